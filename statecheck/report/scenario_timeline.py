@@ -1,6 +1,7 @@
 """The timeline of a scenario in a release's own engine: what its scheduler decided in each step, and what blocks held; and its tables in Markdown.
 
-A case of calls on `LiveEngine` has all of it in what its steps returned, so that nothing needs to be run for it.
+A case that begins with an engine has all of it in what the engine's steps returned, so that nothing needs to be run for it. A step that does not say what
+its blocks or slots hold has tables of those that requests own, and of those that may be hit.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 from statecheck.case import Case
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
+from statecheck.subject.subject import is_engine
 from statecheck.util.markdown import escaped, table
 
-ENGINE = "LiveEngine"
 _BROKEN = "result.broken."
 """Where a step reports the laws that it breaks."""
 MOST_MOMENTS = 18
@@ -36,12 +37,16 @@ Founds = tuple[Found, ...]
 
 def timeline_of(case: Case) -> Timeline | None:
     """The block tables of a case over time: those that it was recorded with, or those of the engine whose scenario it is."""
-    if case.timeline is not None or not any(call.function == f"{ENGINE}.step" for call in case.calls):
+    made = case.calls[0].function if case.calls else ""
+    step = f"{made}.step"
+    if case.timeline is not None or not (
+        is_engine(made) and any(call.function == step for call in case.calls)
+    ):
         return case.timeline
     try:
-        return _ScenarioStory(case).timeline()
+        return _ScenarioStory(case, step).timeline()
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        """Another subject's `LiveEngine` may return anything."""
+        # Another subject's engine may return anything.
         return None
 
 
@@ -56,6 +61,8 @@ class _ScenarioStory:
     """Follows the calls of a case."""
 
     case: Case
+    step: str
+    """The function that takes a step."""
     begun: set[str] = field(default_factory=set)
     """Requests that have run before."""
     moments: list[Moment] = field(default_factory=list)
@@ -83,13 +90,15 @@ class _ScenarioStory:
         return Timeline(tuple(kept), found)
 
     def _called(self, call: Call, outcome: Outcome) -> None:
-        if call.function != f"{ENGINE}.step":
+        if call.function != self.step:
             self.since += happened(call)
         elif isinstance(outcome, Returned):
             assert isinstance(outcome.value, Record)
-            self._step({"tables": (), "accesses": (), "held": ()} | dict(outcome.value.fields))
+            seen = dict(outcome.value.fields)
+            unsaid = dict.fromkeys(("tables", "accesses", "held", "preempted"), ())
+            self._step(unsaid | {"owners": seen.get("owners_after", ())} | seen)
         if isinstance(outcome, Raised):
-            where = f"step {self.steps}" if call.function == f"{ENGINE}.step" else call.function
+            where = f"step {self.steps}" if call.function == self.step else call.function
             raised = f"{where} raises {outcome.exception}: {outcome.message}"
             self.moments.append(Moment("; ".join((*self.since, raised)), ()))
 
@@ -284,8 +293,11 @@ def wrong_row(founds: Founds, request: str, count: int) -> tuple[int, int]:
 
 def engine(settings: Record) -> str:
     """What its groups are."""
-    kinds = [f"group {number} {kind}" for number, kind in enumerate(settings["kinds"], 1)]
-    return f"group 0 is attention, {', '.join(kinds)}"
+    # A case has the settings that are not the engine's defaults.
+    named = dict(settings.fields)
+    kinds = named.get("kinds") or (named.get("kind", "recurrent"),)
+    groups = [f"group {number} {kind}" for number, kind in enumerate(kinds, 1)]
+    return f"group 0 is attention, {', '.join(groups)}"
 
 
 def happened(call: Call) -> Iterator[str]:
@@ -297,6 +309,8 @@ def happened(call: Call) -> Iterator[str]:
         yield f"{named['id']} is aborted"
     elif function == "reset_prefix_cache":
         yield f"the prefix cache is reset{', and requests that run are preempted' if named['preempt'] else ''}"
+    elif function:
+        yield function.replace("_", " ")
 
 
 def decided(step: Mapping[str, Any], before: Tables, tables: Tables, begun: set[str]) -> list[str]:
@@ -321,7 +335,8 @@ def added(step: Mapping[str, Any], before: Tables, tables: Tables) -> list[str]:
     """What came of the step."""
     words = [f"{name} says {tokens(len(said))}" for name, said in step["outputs"].items()]
     words += [f"{name} finishes" for name in step["finished"]]
-    return [*words, *_moved(before, tables), f"{step['free']} blocks are free"]
+    words += _moved(before, tables)
+    return [*words, f"{step['free']} blocks are free"] if "free" in step else words
 
 
 def _moved(before: Tables, after: Tables) -> list[str]:

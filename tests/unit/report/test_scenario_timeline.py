@@ -116,6 +116,38 @@ def test_a_title_says_what_happened(did: Did, words: str) -> None:
     assert any(words in one.title for one in moments)
 
 
+def test_an_engine_that_does_not_say_what_its_slots_hold_has_tables_of_their_owners() -> None:
+    engine, turn = "RadixEngine", call("RadixEngine.step", turns={})
+    settings = record("RadixSettings", kind="gdn", strategy="extra_buffer")
+    made = (call(engine, settings=settings, bind="engine"), Returned(record(engine)))
+    paused = (call(f"{engine}.pause", retract=False), Returned(None))
+    seen: dict[str, Any] = {
+        "scheduled": {"r0": scheduled(0, 4, begins=True)},
+        "finished": (),
+        "aborted": (),
+        "outputs": {"r0": (7,)},
+    }
+    seen |= {
+        "owners_after": (("r0", 0, 0, 4), ("r0", 1, 0, 2)),
+        "published": ((1, 3, "r0", 4),),
+        "idle": False,
+        "broken": NOTHING,
+    }
+    wrong = about("published", 1, 3, *found(2))
+    steps = (made, paused, (turn, Returned(record("RadixStep", **seen, findings=wrong))))
+    failure = Failure("value", "seen", place="result.broken.published", function=turn.function)
+    case = replace(
+        a_case(steps=tuple(one for one, _ in steps), actual=tuple(outcome for _, outcome in steps)),
+        failure=failure,
+    )
+    timeline = timeline_of(case)
+    assert timeline is not None
+    assert "group 1 gdn; pause; r0 begins and computes 4" in timeline.moments[0].title
+    rows = {(row.request, row.group): [cell.block for cell in row.cells] for row in timeline.moments[-1].rows}
+    assert rows == {("r0", 0): [4], ("r0", 1): [2], (CACHE, 1): [3]}
+    assert "**✗ 3: 2 tokens r0 (4 tokens r0)" in block_tables(timeline)[1]
+
+
 def test_blocks_hold_states_by_the_name_of_their_request() -> None:
     timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(held=(found(4), found(3, "r0", 9))))
     forward, after = timeline.moments
