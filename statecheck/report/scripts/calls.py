@@ -244,6 +244,11 @@ class _Writer:
                 given.append(f"{variable} = {text}")
                 texts[name] = variable
         receiver = named.get("self")
+        if any(isinstance(one, BufferMaker) for value in named.values() for one in _inside(value)):
+            self._require_free("make_buffer")
+            place = f'device=torch.device("{self.case.device}"), pin_memory={self.case.device != "cpu"}'
+            buffer = self._own("CpuGpuBuffer")
+            given.append(f"make_buffer = lambda *size, dtype: {buffer}(*size, dtype=dtype, {place})")
         if call.function == _LAUNCH:
             kernel, grid = self._own(str(named["kernel"])), ", ".join(map(repr, named["grid"]))
             passed = {**named["arguments"], **named["constexprs"]}
@@ -253,16 +258,14 @@ class _Writer:
             written = f"{kernel}[({grid},)]({arguments})"
         else:
             function = self._own(call.function)
-            positional = [texts[name] for name, _ in call.arguments]
             if isinstance(receiver, Name) and not call.function.endswith((".fget", "__")):
-                function = f"{positional.pop(0)}.{call.function.rpartition('.')[2]}"
-            keywords = [f"{name}={texts[name]}" for name, _ in call.keywords]
+                function = f"{texts.pop('self')}.{call.function.rpartition('.')[2]}"
+            positional = [texts[name] for name, _ in call.arguments if name in texts]
+            keywords = [f"{name}={texts[name]}" for name, _ in call.keywords if name in texts]
             written = f"{function}({', '.join([*positional, *keywords])})"
         if not last:
             yield from (*given, f"{call.bind} = {written}" if call.bind else written)
             return
-        if call.bind:
-            _refuse(f"{call.function} makes an object, of which nothing is compared", self.case)
         expected, actual = self.case.expected[self.number], self.case.actual[self.number]
         variables = {name: text for name, text in texts.items() if text.isidentifier()}
         yield from self._compared(written, expected, actual, given, variables, memory)
@@ -336,8 +339,8 @@ class _Writer:
 
     def _literal(self, value: Value, memory: KnownMemory) -> str:
         for inside in _inside(value):
-            if isinstance(inside, (Fake, BufferMaker)):
-                _refuse(f"it takes a {type(inside).__name__} of statecheck's own", self.case)
+            if isinstance(inside, Fake):
+                _refuse("it takes a Fake of statecheck's own", self.case)
             if isinstance(inside, View):
                 pool = memory.names.get(inside.of)
                 if (

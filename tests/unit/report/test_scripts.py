@@ -38,6 +38,7 @@ from statecheck.util import limits
 from tests.helpers.cases import a_case, in_order, subject_of
 from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module
+from tests.helpers.planted import broken_subject, defect_named
 from tests.helpers.processes import run_python
 from tests.unit.report.defects import DEFECTS, DefectiveModule, falsified, source
 
@@ -234,6 +235,24 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
     script.write_text(text, encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
     assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["a boundary that the sampled token reaches is not stored", "padding counts as rows without prior state"],
+)
+def test_a_script_of_a_planted_defect_makes_the_context_or_the_builder(name: str, tmp_path: Path) -> None:
+    """The defect is in a kernel of align mode, and in a builder."""
+    defect = defect_named(name)
+    with broken_subject(defect.variant, tmp_path) as subject:
+        text = repro_script(failing(defect.found_by[0], subject), tmp_path, tmp_path)
+    assert "statecheck" not in text
+    assert len(text.splitlines()) <= 100
+    script = tmp_path / "repro.py"
+    script.write_text(text, encoding="utf-8")
+    assert run(script).returncode == 1
+    assert run(script, SUBJECT="impl", SUBJECT_PATH=str(ROOT)).returncode == 0
 
 
 WRITERS = {"postprocess_by_slot": "v2-postprocess/boundary", "copy_runs": "copy-meta/memmove"}
