@@ -167,7 +167,8 @@ class _Writer:
             _refuse(f"{function} is no call of a function of the port", case)
         pools: set[str] = set()
         calls = [
-            [self._own_call(module, line, pools) for line in text.splitlines()] for text in case.own_calls
+            [self._own_call(module, line, pools) for line in text.splitlines()]
+            for text in case.own_calls[: number + 1]
         ]
         rules = Follower(recorded(case.expected))
         at = 0
