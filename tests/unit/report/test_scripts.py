@@ -246,7 +246,7 @@ def test_a_script_of_a_planted_defect_makes_the_context_or_the_builder(name: str
     """The defect is in a kernel of align mode, and in a builder."""
     defect = defect_named(name)
     with broken_subject(defect.variant, tmp_path) as subject:
-        text = repro_script(failing(defect.found_by[0], subject), tmp_path, tmp_path)
+        text = repro_script(failing(defect.found_by[0], subject), tmp_path, subject)
     assert "statecheck" not in text
     assert len(text.splitlines()) <= 100
     script = tmp_path / "repro.py"
@@ -467,7 +467,6 @@ REFUSED = {
         ),
         "an argument of the kernel has no name",
     ),
-    "an object": (a_half(steps=(call("halved", x=4, bind="half"),)), "makes an object"),
 }
 
 
