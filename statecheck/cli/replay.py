@@ -64,8 +64,8 @@ def replay(options: SimpleNamespace) -> int:
         )
     say(said(line))
     if options.verdict is not None:
-        verdict = {"verdict": found.verdict, "message": found.message}
-        write_text(options.verdict, json.dumps(verdict, indent=1) + "\n")
+        content = {"verdict": found.verdict, "message": found.message}
+        write_text(options.verdict, json.dumps(content, indent=1) + "\n")
     return {FIXED: CLEAN, KNOWN: CLEAN, FAILED: FALSIFIED}.get(found.verdict, INCOMPLETE)
 
 
