@@ -73,7 +73,9 @@ def test_a_declaration_that_matches_no_property_or_all_is_refused(
         require_declared_properties(subject_with(known))
 
 
-@pytest.mark.parametrize("name", ["impl", "examples.numpy_port", "examples.mambapy_port"])
+@pytest.mark.parametrize(
+    "name", ["impl", "examples.numpy_port", "examples.mambapy_port", "examples.rwkv_port"]
+)
 def test_what_adapters_declare_has_names_of_something(name: str) -> None:
     try:
         subject = load(name)
