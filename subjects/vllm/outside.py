@@ -50,11 +50,6 @@ def _binds_nothing(call: Call) -> bool:
     return call.named["num_reqs"] == 0 and found is not None and found.bound is None
 
 
-_MAMBA = "Mamba?AttentionMetadataBuilder"
-_GDN = "GDNAttentionMetadataBuilder"
-_SPLIT = "split_decodes_and_prefills"
-
-
 def _config(constructed: Call) -> BuilderConfig:
     """A builder's configuration; the fields that are looked at here are those of every release."""
     return config_of(constructed, DOCUMENTS)

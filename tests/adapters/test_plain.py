@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,29 +12,21 @@ import pytest
 import torch
 
 from examples import numpy_port
-from properties.strategies.align.batches import BatchAfterForward
-from properties.strategies.align.requests import RequestAfterStep
-from properties.strategies.align.setup import Group, Kept, Setup
-from statecheck.case import Case
 from statecheck.case.values import Call, Device, call, int32
 from statecheck.execution.example import ExecutionContext, Falsified, OutsideDomain
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
-from statecheck.report.scripts.script import repro_script
 from statecheck.subject import is_documented
 from statecheck.subject.profile import Profile
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
 from subjects.plain.protocol import FUNCTIONS, NEEDS, RECURRENCES, SUPPLIED
 from tests.helpers.cases import a_property
-from tests.helpers.hunts import hunt
 from tests.helpers.modules import ROOT, module
-from tests.helpers.processes import run_python
 
 DOCUMENT = (ROOT / "PROTOCOL.md").read_text(encoding="utf-8")
-EXAMPLE = Path(numpy_port.__file__)
 SLOW = 3
 """Examples of each property: what is looked for here is an error of the adapter, which the first few show."""
 
@@ -255,70 +244,3 @@ def test_the_example_passes(name: str) -> None:
     subject = load("examples.numpy_port")
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
     load_properties()[name].explore(context, seed=1, max_examples=SLOW)
-
-
-BREAKS = {
-    "varlen-chunks/partition": (
-        "pieces = [*cuts, end] if end > start else []",
-        "pieces = [*cuts, end]",
-    ),
-    "block-table/align-columns": (
-        "first = ((seq_lens - 1) // block_size).clamp(min=0).long()",
-        "first = (seq_lens // block_size).clamp(min=0).long()",
-    ),
-    "v2-postprocess/boundary": (
-        "    return 1 if blocks - 1 == running else accepted",
-        "    return accepted",
-    ),
-    "precopy/running-column": (
-        'axis = 0 if layout == "SD" else 1',
-        "axis = 0",
-    ),
-}
-"""By the property that finds it, a line of the example, and what it is replaced by."""
-
-
-@contextmanager
-def broken(folder: Path, found_by: str) -> Iterator[str]:
-    """A copy of the example with a broken line, as a module."""
-    source, (old, new) = EXAMPLE.read_text(encoding="utf-8"), BREAKS[found_by]
-    assert source.count(old) == 1
-    with module(folder, "broken_port", source.replace(old, new)) as name:
-        yield name
-
-
-@pytest.mark.parametrize("found_by", BREAKS)
-def test_a_broken_copy_of_the_example_is_found(tmp_path: Path, found_by: str) -> None:
-    with broken(tmp_path, found_by) as name:
-        catch = hunt(load_properties()[found_by], load(name), shrink=False)
-    assert catch is not None
-    assert catch.case.subject == name
-
-
-STORED = list(BREAKS)[2]
-PASSES = BatchAfterForward(
-    Setup((Group((Kept("temporal", (1, 1, 1)),)),), block_size=2, num_spec=1), (RequestAfterStep(2, 2, 1, 2),)
-)
-
-
-def stored_wrongly(name: str) -> Case:
-    """A case in which the count of a request is not reset."""
-    subject = load(name)
-    with pytest.raises(Falsified) as caught:
-        context_of(subject).begin(a_property()).agrees(*PASSES.prepared(), *PASSES.postprocess_by_slot())
-    return caught.value.case
-
-
-@pytest.mark.slow
-def test_a_script_of_states_replays_them_on_the_port_that_it_names(tmp_path: Path) -> None:
-    with broken(tmp_path, STORED) as name:
-        script, case = tmp_path / "repro.py", stored_wrongly(name)
-        script.write_text(repro_script(case, tmp_path, load(name)), encoding="utf-8")
-    subjects: tuple[dict[str, str], ...] = (
-        {},
-        {"SUBJECT": "broken_port", "SUBJECT_PATH": str(tmp_path)},
-        {"SUBJECT": "numpy_port", "SUBJECT_PATH": str(EXAMPLE.parent)},
-        {"SUBJECT": "no_such_port"},
-    )
-    ended = [run_python(script, env=os.environ | one, cwd=tmp_path) for one in subjects]
-    assert [one.returncode for one in ended] == [1, 1, 0, 2], ended

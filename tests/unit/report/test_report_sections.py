@@ -121,13 +121,6 @@ def test_other_markup_of_a_report_is_text_on_its_page(text: str) -> None:
 # What it means.
 
 
-def test_a_report_says_which_rule_is_broken_and_where_that_stands() -> None:
-    rule = rule_of(a_case(steps=(call("get_temporal_copy_spec", state=1),)))
-    assert rule is not None
-    assert rule.words == "All of the block that holds the state after the last accepted token."
-    assert rule.source == "document 2, `get_temporal_copy_spec`; contract 1.8"
-
-
 def test_every_documented_function_has_a_rule_with_a_place() -> None:
     functions = [name for name in answered() if is_documented(name) and rule_for(name) is not None]
     assert len(functions) > 40

@@ -85,13 +85,6 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             "the forward of a reads block 32, but should read one of its own",
         ),
         case(
-            "the null block",
-            world(),
-            f"{TEN}; step a+2",
-            edited("state_indices_tensor_d", 0, 0),
-            "the forward of a reads block 0, but should read one of its own",
-        ),
-        case(
             "a first chunk that reads",
             world(),
             "new a 10; step a",
@@ -104,13 +97,6 @@ READS = "the forward of a reads row 0 of the window of layer0's conv state from 
             TEN,
             edited("has_initial_states_p", 0, 0),
             "the forward of a starts from zeros, but should read the state after 8 tokens",
-        ),
-        case(
-            "a first chunk that goes elsewhere",
-            world(),
-            "new a 10; step a",
-            edited("state_indices_tensor_p", 0, 9),
-            "the forward of a writes to block 9 of group 0, which is not its own",
         ),
         case(
             "a draft's state goes to the published block",

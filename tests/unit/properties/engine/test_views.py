@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import in_order
-from properties.engine.places import Mirror, StatePlace
 from properties.engine.report import KEPT
-from properties.engine.world import NEVER, World
+from properties.engine.world import World
 from properties.strategies.align.runner import PREPROCESS
 from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
@@ -21,12 +18,10 @@ from tests.unit.properties.engine.driven import (
     BUILD,
     CONV,
     PAGE,
-    POOL,
     TEMPORAL,
     TEN,
     TWO,
     Tamper,
-    case,
     copied,
     drives,
     edited,
@@ -54,97 +49,6 @@ def test_among_equals_the_priority_decides() -> None:
     rows = [row(name, 9, 1 + number, prefilling=False) for number, name in enumerate("abc")]
     ordered = in_order(rows, world(), {"a": 2, "b": 0, "c": 1})
     assert [one.id for one in ordered] == ["b", "c", "a"]
-
-
-# Where states are in pools.
-
-
-def mirrored(layout: str, *, shared: bool = False) -> Mirror:
-    """Two layers: pages of 56 bytes with 4 before the conv state, and one temporal state alone."""
-    conv = Kept("conv", (5, 2) if layout == "SD" else (2, 5), "bfloat16")
-    both = Group((conv, Kept("temporal", (2, 3), "float32")), lead=4, padding=8)
-    alone = Group((Kept("temporal", (2, 2), "float32"),))
-    setup = Setup((both, alone), ("conv", "temporal"), 4, 2, layout, shared)
-    return Mirror(World(setup, ("mamba2", "mamba2"), num_blocks=4))
-
-
-def counted(mirror: Mirror) -> list[StatePlace]:
-    """The places of pools whose bytes are numbered from 0 on, from block 0 on."""
-    mirror.seen(
-        {name: bytes(number % 251 for number in range(len(pool))) for name, pool in mirror.pools.items()}
-    )
-    return mirror.places
-
-
-@pytest.mark.parametrize(
-    ("layout", "rows"),
-    [
-        case("rows of channels", "SD", [(120, 121, 122, 123), (124, 125, 126, 127)]),
-        case("channels of rows", "DS", [(118, 119, 128, 129), (120, 121, 130, 131)]),
-    ],
-)
-def test_conv_rows_are_found_whichever_way_round_they_are(layout: str, rows: list[tuple[int, ...]]) -> None:
-    place = counted(mirrored(layout))[0]
-    assert (place.window, place.row_bytes, place.label) == (3, 4, "layer0's conv state")
-    assert place.rows(2, 1, 2) == tuple(map(bytes, rows))
-
-
-@pytest.mark.parametrize("layout", ["SD", "DS"])
-def test_a_temporal_state_is_behind_the_conv_state(layout: str) -> None:
-    place = counted(mirrored(layout))[1]
-    assert place.temporal(2) == bytes(range(112 + 24, 112 + 48))
-
-
-@pytest.mark.parametrize(
-    ("layout", "written"), [("SD", range(60, 68)), ("DS", [60, 61, 62, 63, 70, 71, 72, 73])]
-)
-def test_what_is_written_is_what_is_read_and_nothing_else(layout: str, written: list[int]) -> None:
-    mirror = mirrored(layout)
-    place, before = counted(mirror)[0], mirror.contents()[POOL]
-    rows = place.rows(1, 0, 2)
-    place.write_rows(1, [bytes(255 - byte for byte in row) for row in rows])
-    after = mirror.contents()[POOL]
-    assert [at for at in range(len(after)) if after[at] != before[at]] == list(written)
-    assert place.rows(1, 0, 2) == tuple(bytes(255 - byte for byte in row) for row in rows)
-
-
-def test_groups_may_share_a_pool_in_pages_as_long_as_the_longest() -> None:
-    mirror = mirrored("SD", shared=True)
-    *_, alone = counted(mirror)
-    assert (mirror.pages, alone.pool, alone.group, alone.label) == (
-        {"pool0": 56},
-        "pool0",
-        1,
-        "layer1's state",
-    )
-    assert alone.temporal(1) == bytes(range(56, 72))
-
-
-@pytest.mark.parametrize(
-    ("group", "states"), [case("behind a lead", 0, range(4, 48)), case("from the beginning", 1, range(16))]
-)
-def test_bytes_of_a_shared_page_are_states_of_a_group_or_none(group: int, states: range) -> None:
-    mirror = mirrored("DS", shared=True)
-    assert [byte for byte in range(56) if mirror.is_state(POOL, group, byte)] == list(states)
-
-
-def test_bytes_that_are_new_are_timeline_after_once_by_pool_and_block() -> None:
-    mirror = mirrored("SD")
-    pools = {name: bytearray(contents) for name, contents in mirror.contents().items()}
-    pools["pool0"][56] ^= 1
-    pools["pool0"][111] ^= 1
-    pools["pool1"][48] ^= 1
-    seen = {name: bytes(contents) for name, contents in pools.items()}
-    assert mirror.seen(seen) == {("pool0", 1): [0, 55], ("pool1", 3): [0]}
-    assert (mirror.seen(seen), mirror.contents()) == ({}, seen)
-
-
-def test_a_lost_block_is_unwritten_in_every_pool() -> None:
-    mirror = mirrored("SD")
-    before = {place.number: (place.temporal(1), place.temporal(3)) for place in counted(mirror)[1:]}
-    mirror.poison(2)
-    assert [set(place.temporal(2)) for place in mirror.places[1:]] == [{NEVER}, {NEVER}]
-    assert {place.number: (place.temporal(1), place.temporal(3)) for place in mirror.places[1:]} == before
 
 
 # Pictures.
