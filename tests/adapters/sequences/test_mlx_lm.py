@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 pytest.importorskip("mlx_lm", reason="mlx-lm is not installed here: run in an environment of a release")
 
 import mlx.core as mx
-import numpy as np
 from mlx import nn
 from mlx_lm.models.cache import KVCache
 
-from statecheck.case import Case
-from statecheck.report.scripts.script import framed_sequence
-from statecheck.subject import load
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
-from tests.helpers.processes import run_fresh
+from tests.adapters.sequences.libraries import heads_of_a_script
 
 CORRECT = "mamba2"
 
@@ -33,36 +27,6 @@ def test_most_models_with_states_of_a_fixed_size_are_built() -> None:
             missing.append(model)
     assert len(port.models()) >= 10
     assert len(missing) <= 2
-
-
-def test_rows_of_unequal_length_go_on_as_sequences_of_their_own() -> None:
-    together = port.new(CORRECT, 0)
-    port.extend(together, [(0, [1, 2, 3, 4]), (1, [5])])
-    rows = port.extend(together, [(1, [6, 7]), (0, [8])])
-    for row, tokens in zip(rows, ([5, 6, 7], [1, 2, 3, 4, 8]), strict=True):
-        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
-        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
-
-
-def test_a_saved_cache_goes_on_in_another_context() -> None:
-    context = port.new(CORRECT, 0)
-    port.extend(context, [(0, [1, 2, 3])])
-    other = port.new(CORRECT, 0)
-    port.load(other, 2, port.save(context, 0))
-    (row,) = port.extend(other, [(2, [4])])
-    (fresh,) = port.extend(port.new(CORRECT, 0), [(0, [1, 2, 3, 4])])
-    np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
-
-
-@pytest.mark.parametrize("engine", ["generate_step", "BatchGenerator"])
-@pytest.mark.parametrize("past", ["none", "prompt cache", "server's store"])
-def test_generation_chooses_the_same_tokens_with_any_past(engine: str, past: str) -> None:
-    context = port.new(CORRECT, 0)
-    port.extend(context, [(0, [1, 2, 3])])
-    tokens = port.generate(context, 0, 4, engine=engine, past=past)
-    plain = port.new(CORRECT, 0)
-    port.extend(plain, [(0, [1, 2, 3])])
-    assert tokens == port.generate(plain, 0, 4)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +72,5 @@ class _Counting(nn.Module):
 
 
 def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() -> None:
-    operations: list[tuple[str, dict[str, Any]]] = [
-        ("extend", {"context": 0, "rows": [(0, (1, 2))], "features": {}}),
-        ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
-    ]
-    lines = port.script(CORRECT, 0, {}, operations)
-    case = Case("toys/extend", "Toys extend.", "mlx_lm", (), (), (), None)
-    done = run_fresh("-I", "-c", framed_sequence(lines, case, load("mlx_lm")))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(lines.splitlines()) <= 20
-    *seen, verdict = done.stdout.splitlines()
-    heads = [line.partition(":")[0] for line in seen]
-    assert (heads, verdict) == (["behind [1, 2]", "behind [1, 2, 3]"], "the defect is gone")
+    heads = heads_of_a_script(port, CORRECT, "mlx_lm")
+    assert heads == ["behind [1, 2]", "behind [1, 2, 3]", "the defect is gone"]

@@ -13,12 +13,9 @@ pytest.importorskip(
 
 import numpy as np
 
-from statecheck.case import Case
-from statecheck.report.scripts.script import framed_sequence
-from statecheck.subject import load
 from subjects.sequences import transformers as port
 from subjects.sequences.transformers import weights
-from tests.helpers.processes import run_fresh
+from tests.adapters.sequences.libraries import heads_of_a_script
 
 CORRECT = "granitemoehybrid"
 
@@ -32,25 +29,6 @@ def test_every_architecture_with_recurrent_state_is_built_and_shows_its_state() 
                 hidden[model, kind] = moved
     assert len(port.models()) >= 10
     assert not hidden
-
-
-def test_rows_of_unequal_length_go_on_as_sequences_of_their_own() -> None:
-    together = port.new(CORRECT, 0)
-    port.extend(together, [(0, [1, 2, 3, 4]), (1, [5])])
-    rows = port.extend(together, [(1, [6, 7]), (0, [8, 9])])
-    for row, tokens in zip(rows, ([5, 6, 7], [1, 2, 3, 4, 8, 9]), strict=True):
-        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
-        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
-
-
-def test_a_beam_that_takes_another_one_s_place_goes_on_with_its_tokens() -> None:
-    context = port.new(CORRECT, 0)
-    port.extend(context, [(0, [1, 2, 3]), (1, [4, 5, 6])])
-    port.reorder(context, [1, 1])
-    rows = port.extend(context, [(0, [7]), (1, [8])])
-    for row, tokens in zip(rows, ([4, 5, 6, 7], [4, 5, 6, 8]), strict=True):
-        (fresh,) = port.extend(port.new(CORRECT, 0), [(0, tokens)])
-        np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
 
 
 def test_generation_counts_only_effects_that_the_port_lists() -> None:
@@ -96,17 +74,6 @@ def test_a_window_of_a_convolution_is_rolled_back_into_the_prompt(n: int) -> Non
     np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-def test_a_sequence_begins_with_the_cache_of_another_one_that_was_reset(cache: str) -> None:
-    context = port.new(CORRECT, 0, cache=cache, reset=True)
-    port.extend(context, [(0, [1, 2, 3])])
-    port.drop(context, 0)
-    (row,) = port.extend(context, [(1, [4, 5])])
-    assert context.effects["reset: a sequence began with a cache that was reset"] == 1
-    (fresh,) = port.extend(port.new(CORRECT, 0), [(0, [4, 5])])
-    np.testing.assert_allclose(row, fresh, atol=port.TOLERANCE * abs(fresh).max())
-
-
 def test_candidates_of_an_assistant_are_accepted_and_rejected() -> None:
     seen: Counter[str] = Counter()
     for first in range(1, 5):
@@ -146,27 +113,6 @@ def test_generate_with_a_static_cache_is_not_offered_without_static_layers() -> 
         port.generate(context, 0, 2, history="cache", static=True)
 
 
-@pytest.mark.parametrize("history", ["none", "cache", "continued", "continued, whole prompt"])
-def test_generate_chooses_the_same_tokens_with_any_history(history: str) -> None:
-    context = port.new(CORRECT, 0)
-    port.extend(context, [(0, [1, 2, 3])])
-    tokens = port.generate(context, 0, 4, history=history)
-    assert port.length(context, 0) == 3 + len(tokens) - 1
-    plain = port.new(CORRECT, 0)
-    port.extend(plain, [(0, [1, 2, 3])])
-    assert tokens == port.generate(plain, 0, 4)
-
-
 def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() -> None:
-    operations: list[tuple[str, dict[str, Any]]] = [
-        ("extend", {"context": 0, "rows": [(0, (1, 2))], "features": {}}),
-        ("extend", {"context": 0, "rows": [(0, (3,))], "features": {}}),
-    ]
-    lines = port.script(CORRECT, 0, {}, operations)
-    case = Case("toys/extend", "Toys extend.", "transformers", (), (), (), None)
-    done = run_fresh("-I", "-c", framed_sequence(lines, case, load("transformers")))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(lines.splitlines()) <= 20
-    *seen, verdict = done.stdout.splitlines()
-    heads = [line.partition(":")[0] for line in seen]
-    assert (heads, verdict) == (["behind [1, 2]", "behind [1, 2, 3]"], "the defect is gone")
+    heads = heads_of_a_script(port, CORRECT, "transformers")
+    assert heads == ["behind [1, 2]", "behind [1, 2, 3]", "the defect is gone"]
