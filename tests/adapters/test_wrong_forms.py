@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -12,9 +11,7 @@ import torch
 from hypothesis import Phase, settings
 
 from examples import numpy_port
-from statecheck.case import Case
-from statecheck.case.values import call, int32
-from statecheck.execution.example import Example, ExecutionContext, Falsified, Observer
+from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import Property, load_properties
 from statecheck.subject import Subject
@@ -142,29 +139,3 @@ def require_verdicts(found: list[tuple[str, str, bool]], how: str) -> None:
     assert how != LIES or "FALSIFIED" in [verdict for _, verdict, _ in found]
     if how in WRONG:
         assert [name for name, verdict, compared in found if verdict != "FALSIFIED" and compared] == []
-
-
-def body_that_raises(trial: Example) -> None:
-    trial.agrees(call("prepare_chunk_offsets", cu_seqlens=int32([0, 1]), chunk_size=1))
-    raise IndexError("a mistake of the property")
-
-
-@dataclass
-class _Raised(Observer):
-    cases: list[Case]
-
-    def property_raised(self, case: Case, error: Exception) -> None:  # noqa: ARG002
-        self.cases.append(case)
-
-
-def test_an_error_of_a_property_leaves_its_input() -> None:
-    tested = Property(
-        "toy/raises", "toy", "agreement", ("prepare_chunk_offsets",), body_that_raises, {}, __name__
-    )
-    kept: list[Case] = []
-    context = ExecutionContext(adapted(numpy_port), InProcess(adapted(numpy_port), "cpu"))
-    context.observer = _Raised(kept)
-    with pytest.raises(IndexError, match="a mistake of the property"):
-        tested.example(context)
-    assert [len(case.calls) for case in kept] == [1]
-    assert Case.from_json(kept[0].to_json()) == kept[0]
