@@ -90,10 +90,10 @@ class Library(ABC):
         """A scenario of the model begins: nothing of earlier scenarios is left.
 
         Raises:
-            NotOffered: the port has no such model, as with a case of another port.
+            NotVerified: the port has no such model, as with a case of another port, or where it lists other models each time.
         """
         if model not in self._models:
-            raise NotOffered(f"{model}: no model of {self.port.module.__name__}")
+            raise NotVerified(f"{model}: not verified: no model of {self.port.module.__name__}")
         self._saved_in.clear()
         self._forget(model)
 

@@ -156,6 +156,15 @@ def test_a_model_that_cannot_be_verified_is_counted_by_its_name(changed: Any, wh
     assert verdict_of(execution_context.counts).status is Status.NOT_VERIFIED
 
 
+def test_a_model_that_the_port_does_not_list_any_more_is_not_verified() -> None:
+    """As where `models` lists another model each time: a campaign has drawn it from the first list."""
+    execution_context = context_of()
+    execution_context.configuration = "gone"
+    load_properties()["sequences/pieces"].explore(execution_context, seed=1, max_examples=5)
+    assert execution_context.counts.unverified == {"gone": "gone: not verified: no model of compared_port"}
+    assert verdict_of(execution_context.counts).status is Status.NOT_VERIFIED
+
+
 def test_a_model_whose_features_cannot_be_listed_is_not_verified() -> None:
     def features(model: str) -> dict[str, Any]:
         raise RuntimeError(f"features of {model}")
