@@ -103,9 +103,15 @@ def metadata_are_the_rules(trial: Example, session: Session) -> None:
     trial.agrees(session.setup.construct(), session.steps[0].build(session.setup))
 
 
-@prop("builder/partition", "partition", *BUILD, session=sessions(kinds=MAMBA).map(with_counts))
+# GDN's counts leave padded rows out, or not, as the release has it: `builder/fields` holds them against the rules.
+@prop(
+    "builder/partition",
+    "partition",
+    *(f"{CLASSES[kind]}.build" for kind in MAMBA),
+    session=sessions(kinds=MAMBA).map(with_counts),
+)
 def test_builder_partition(trial: Example, session: Session) -> None:
-    """Decodes and prefills of the metadata add up to the batch."""
+    """Decodes and prefills of a Mamba builder's metadata add up to the batch."""
     metadata, step = built(trial, session), session.steps[0]
     rows = metadata["num_decodes"] + metadata["num_prefills"]
     tokens = metadata["num_decode_tokens"] + metadata["num_prefill_tokens"]

@@ -150,11 +150,17 @@ def _batches(
     def found(draw: st.DrawFn) -> Batch:
         count = draw(many)
         some = draw(_rows(draw(most), max_rows))
+        if count:
+            # Of a crowd of short decodes, and mostly with a prefill, so that the first row that is too long for a decode is behind a bound.
+            some = [*sorted(some, key=lambda row: (row.prefilling, row.query_len)), *draw(_BEHIND_A_CROWD)]
         return Batch(tuple(order(crowded(some, count))), draw(few), draw(few))
 
     return found()
 
 
+_PROMPT = _requests(st.integers(5, 12), _SOME_COMPUTED, prefilling=True)
+"""A chunk that is longer than most decodes may be."""
+_BEHIND_A_CROWD = st.one_of(st.just(()), st.tuples(_PROMPT), st.tuples(_PROMPT))
 _DRAFTS = st.sampled_from((*(2,) * 30, *around(MANY_DRAFTS)))
 
 
@@ -239,7 +245,9 @@ def splittings(drawn: st.SearchStrategy[Batch] | None = None) -> st.SearchStrate
 def _splittings(draw: st.DrawFn, drawn: st.SearchStrategy[Batch]) -> Splitting:
     batch = draw(drawn)
     lens = tuple(sorted({length for length in batch.query_lens if length} or {1}))
-    options = draw(_thresholds(lens)), draw(_UNIFORM), draw(_SHORT_EXTENDS), draw(_SLACKS)
+    # Between the first row, of which a crowd has many, and the others.
+    first = next((length for length in batch.query_lens if length), 1)
+    options = draw(_thresholds((first, *lens))), draw(_UNIFORM), draw(_SHORT_EXTENDS), draw(_SLACKS)
     return Splitting(batch, *options)
 
 
