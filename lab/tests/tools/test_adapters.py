@@ -125,9 +125,30 @@ def test_a_result_counts_tests_and_examples_and_names_what_was_skipped(machine: 
     assert found.skipped == ("SKIPPED [1] a.py:3: no GPU",)
 
 
-@pytest.mark.usefixtures("machine")
-def test_a_system_whose_time_is_over_failed() -> None:
-    assert verified(PROJECT, limit=0).failures == ("its 0 s are over",)
+@pytest.mark.parametrize(
+    "what", [{}, {"tests": (124, "interrupted"), "profile": (124, "")}, {"profile": (INCOMPLETE, "")}]
+)
+def test_a_system_whose_time_is_over_is_left_out_where_nothing_was_wrong(
+    what: Mapping[str, Any], machine: dict[str, Any]
+) -> None:
+    machine |= what
+    found = verified(PROJECT, limit=0)
+    assert (found.left_out, found.failures) == ("its 0 s were over before the end", ())
+
+
+@pytest.mark.parametrize(
+    ("what", "failures"),
+    [
+        ({"tests": (124, "1 failed, 3 passed in 1 s")}, ("tests: 1 failed, 3 passed in 1 s",)),
+        ({"profile": (FALSIFIED, "NOT CLEAN")}, ("profile engines: NOT CLEAN",)),
+    ],
+)
+def test_a_system_whose_time_is_over_failed_where_something_was_wrong(
+    what: Mapping[str, Any], failures: tuple[str, ...], machine: dict[str, Any]
+) -> None:
+    machine |= what
+    found = verified(PROJECT, limit=0)
+    assert (found.left_out, found.failures) == ("", failures)
 
 
 @pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
