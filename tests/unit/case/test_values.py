@@ -157,6 +157,7 @@ def test_every_tree_of_values_comes_back_from_json_as_it_was(value: Value) -> No
 
 
 @given(case=cases())
+@settings(max_examples=40)
 def test_every_case_comes_back_from_json_as_it_was(case: Case) -> None:
     saved = json.loads(case.to_json())
     fields = {name: decode(saved[name]) for name in Case.__dataclass_fields__}

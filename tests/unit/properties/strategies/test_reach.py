@@ -79,6 +79,7 @@ COUNTS = set(itertools.product(range(3), range(3)))
 EITHER = {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "value_of", "values", "least"),
     [
