@@ -62,7 +62,7 @@ from statecheck.util import limits
 
 
 def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mapping[str, int]]:
-    """The empty state, the declared defects, the keeper of failing cases, and the number of examples that a profile has of each property.
+    """The empty state, the declared defects, the writer of failing cases, and the number of examples that a profile has of each property.
 
     Raises:
         ValueError: a plan that cannot be carried out.
@@ -119,8 +119,8 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mappin
     for name in names:
         if name not in chosen:
             state.property_states[name].record.lacks = tested[name].lacking(subject)
-    keeper = CorpusWriter(Path(plan.keeps_in), Path(plan.reports), lambda: subject, state.warn)
-    state.keeper = keeper
+    corpus_writer = CorpusWriter(Path(plan.keeps_in), Path(plan.reports), lambda: subject, state.warn)
+    state.corpus_writer = corpus_writer
     defects = KnownDefects(
         subject.known_deviations,
         selected=plan.is_selective,
@@ -128,7 +128,7 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mappin
         profile=subject.profile,
     )
     record.known = [*defects.all.values()]
-    return state, defects, keeper, examples
+    return state, defects, corpus_writer, examples
 
 
 def loaded(name: str, device: str) -> Subject:
@@ -216,7 +216,7 @@ class Campaign:
         self.plan, self.watch = plan, watch
         self.folder = plan.folder
         self.pending = pending_folder(self.folder)
-        self.state, self.defects, self.keeper, examples = begin(plan)
+        self.state, self.defects, self.corpus_writer, examples = begin(plan)
         self.record = self.state.record
         self._started: float | None = None
         self._ended: float | None = None
@@ -288,7 +288,7 @@ class Campaign:
                 continue
             with suppress(OSError):
                 for path, case in pending_cases(pending_folder(campaign)):
-                    if self.keeper.keep(case, self.state.first_seen):
+                    if self.corpus_writer.keep(case, self.state.first_seen):
                         _remove(path)
 
     def _warm_up(self) -> None:
@@ -455,15 +455,15 @@ class Campaign:
             defect = self.defects.matcher.find(case)
             for error in self.defects.matcher.errors:
                 self.state.warn(error)
-            property_state = self.state.standing_of(case)
+            property_state = self.state.property_state_of(case)
             if defect is None:
                 with suppress(Exception):
                     from statecheck.diagnose.attribution import with_own_calls_apart
 
                     # The budget ended first: the port's own calls, and the script that is made of them, are still wanted.
                     case = with_own_calls_apart(case, load(case.subject))
-                corpus = self.keeper.keep(case, self.state.first_seen)
-                report = self.keeper.report(case, f"**{note}**")
+                corpus = self.corpus_writer.keep(case, self.state.first_seen)
+                report = self.corpus_writer.report(case, f"**{note}**")
                 found = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)
                 self.state.find(found, self.at)
                 if not corpus and not report:
@@ -493,7 +493,7 @@ class Campaign:
                 bucket.corpus = state.keep(case)
             if bucket.report and not Path(bucket.report).is_dir():
                 state.warn(f"{bucket.report} was removed, and the coordinator has written it again")
-                bucket.report = self.keeper.report(case, bucket.note)
+                bucket.report = self.corpus_writer.report(case, bucket.note)
         for path in self._scheduler.not_replayed:
             why = "since the campaign was interrupted" if self.record.interrupted else "for want of time"
             state.replayed(self._scheduler.passed_over(path, NOT_REPLAYED, why), path, {})

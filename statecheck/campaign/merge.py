@@ -206,7 +206,7 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
             warnings.append(f"scripts that reproduce know no path of {record.plan.subject}: {error}")
             return None
 
-    keeper = CorpusWriter(corpus, reports, subject, warnings.append)
+    corpus_writer = CorpusWriter(corpus, reports, subject, warnings.append)
 
     def written(bucket: BucketRecord) -> BucketRecord:
         # What a machine calls its corpus and its reports is nothing to go by on another.
@@ -215,10 +215,10 @@ def write_merged(record: CampaignRecord, reports: Path, corpus: Path) -> Campaig
             return here
         try:
             case = Case.from_data(bucket.case)
-            here.corpus = keeper.keep(case, bucket.first_seen)
+            here.corpus = corpus_writer.keep(case, bucket.first_seen)
             if here.corpus:
                 here.first_seen = Case.load(Path(here.corpus)).first_seen or bucket.first_seen
-            folder = keeper.report(case, bucket.note)
+            folder = corpus_writer.report(case, bucket.note)
             here.report = str(Path(folder).relative_to(reports)) if folder else ""
         except Exception as error:
             # A broken case of another machine keeps no other case from its file.

@@ -29,9 +29,9 @@ from statecheck.campaign.summary import (
     evidence,
     facts,
     in_order,
+    known_since,
     little_compared,
     replay_line,
-    standing,
     verdict,
 )
 from statecheck.execution.verdict import Status
@@ -379,7 +379,7 @@ def page(record: CampaignRecord, directory: Path) -> str:
     causes: list[dict[str, Any]] = [
         {
             "entry": bucket_entry(group[0], record).without("report", "run it again"),
-            "standing": standing(group, record),
+            "since": known_since(group, record),
             "buckets": [
                 (bucket, bucket_entry(bucket, record), link(bucket), commands(bucket, record))
                 for bucket in group

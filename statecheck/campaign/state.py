@@ -241,7 +241,7 @@ class CampaignState:
         skipped: reasons by property that does not apply, or by unit.
         expected: gives the marks that should be reached. The sources of all rules are read for it, when the marks are asked for.
         first_seen: date and commit for buckets that were never met before.
-        keeper: takes cases that workers could not write.
+        corpus_writer: takes cases that workers could not write.
         kept_before: ids of the buckets that were kept when the campaign began.
         configurations: by property, those of the subject that it is explored with, each for itself. `property_states` has one for each unit
             (see `tasks.unit_name`).
@@ -254,7 +254,7 @@ class CampaignState:
         skipped: dict[str, str],
         expected: Callable[[], Iterable[Situation]],
         first_seen: dict[str, str],
-        keeper: CorpusWriter | None = None,
+        corpus_writer: CorpusWriter | None = None,
         kept_before: Collection[str] = (),
         configurations: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
@@ -275,7 +275,7 @@ class CampaignState:
         self._marked: dict[str, MarkRecord] = {}
         """Marks that were reached, and, once the marks are asked for, those that should be."""
         self.launched: Counter[How] = Counter()
-        self.first_seen, self.keeper = first_seen, keeper
+        self.first_seen, self.corpus_writer = first_seen, corpus_writer
         self._kept_before = frozenset(kept_before)
 
     @cached_property
@@ -295,8 +295,8 @@ class CampaignState:
         if sentence not in self.record.warnings:
             self.record.warnings.append(sentence)
 
-    def standing_of(self, case: Case) -> PropertyState | None:
-        """The standing that a case belongs to; None where its property, or its configuration, was not chosen."""
+    def property_state_of(self, case: Case) -> PropertyState | None:
+        """The state of the property that a case belongs to; None where its property, or its configuration, was not chosen."""
         unit = unit_name(case.property_id, case.model)
         return self.property_states.get(unit) or self.property_states.get(case.property_id)
 
@@ -367,14 +367,14 @@ class CampaignState:
             known.case, known.message, known.report = found.case, case.message, found.report
             known.note = found.note
         self.buckets[bucket.id].shrunk |= found.shrunk
-        property_state = self.standing_of(case)
+        property_state = self.property_state_of(case)
         if property_state is not None:
             buckets = (bucket.id, *found.buckets[1:])
             property_state.found(buckets, case.message, found.report, shrunk=found.shrunk)
 
     def keep(self, case: Case) -> str:
         """Put a case into the corpus that no worker has put there; its file, "" where there is none."""
-        path = self.keeper.keep(case, self.first_seen) if self.keeper is not None else ""
+        path = self.corpus_writer.keep(case, self.first_seen) if self.corpus_writer is not None else ""
         if path:
             self.warn(f"a case was not on disk, and the coordinator has written it: {path}")
         return path

@@ -241,8 +241,8 @@ def in_order(record: CampaignRecord) -> list[Cause]:
     return sorted(grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group))
 
 
-def standing(group: Cause, record: CampaignRecord) -> str:
-    """Of several failures, that of a new one: "new", or "since 2026-11-02 (0123456789ab)"."""
+def known_since(group: Cause, record: CampaignRecord) -> str:
+    """When the failures of a cause were first seen: "new" where one of them never was, or "since 2026-11-02 (0123456789ab)"."""
     if any(is_new(bucket, record) for bucket in group):
         return "new"
     seen = (group[0].first_seen.get(name, "") for name in ("date", "commit"))

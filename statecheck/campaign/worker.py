@@ -311,7 +311,7 @@ class Exploration(Observer):
         stands = self._into_corpus(diagnosis.case)
         alike = [bucket for bucket in self._failing if bucket not in self.task.known and bucket != own]
         diagnosis = explain(diagnosis, subject)
-        report = worker.keeper.report(diagnosis.case, note)
+        report = worker.corpus_writer.report(diagnosis.case, note)
         self._found.append(
             Found((own, *alike), diagnosis.case.to_data(), report, stands, note, shrunk=shrunk)
         )
@@ -343,7 +343,7 @@ class Exploration(Observer):
                 self._found.append(Found((bucket,), case.to_data(), "", stands, _NOT_SHRUNK, shrunk=False))
 
     def _into_corpus(self, case: Case) -> str:
-        return self.worker.keeper.keep(case, dict(self.worker.setting.first_seen))
+        return self.worker.corpus_writer.keep(case, dict(self.worker.setting.first_seen))
 
 
 def noted(tested: Property, note: Callable[[frozenset[str]], None]) -> Property:
@@ -439,7 +439,7 @@ class Worker:
             self.plain = InProcess(load(setting.subject), setting.device, on_call=self.beat)
         self.context = ExecutionContext(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
-        self.keeper = CorpusWriter(keeps_in, reports, lambda: subject, self.warn)
+        self.corpus_writer = CorpusWriter(keeps_in, reports, lambda: subject, self.warn)
         self.known_defects = KnownDefectMatcher(subject.known_deviations, subject.profile)
 
     def beat(self) -> None:

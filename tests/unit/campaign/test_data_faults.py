@@ -29,7 +29,7 @@ _TEST = "def test_fails() -> None:\n    assert False\n"
 
 def test_the_coordinator_writes_a_case_that_its_worker_could_not(tmp_path: Path) -> None:
     state = a_state([], first_seen={"date": "2026-11-25", "commit": "0123"})
-    state.keeper = CorpusWriter(tmp_path / "corpus", tmp_path, lambda: None, state.warn)
+    state.corpus_writer = CorpusWriter(tmp_path / "corpus", tmp_path, lambda: None, state.warn)
     case = a_case()
     state.find(Found((bucket_of(case).id,), case.to_data(), "", "", ""), 1.0)
     (bucket,) = state.buckets.values()
