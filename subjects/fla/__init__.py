@@ -174,11 +174,13 @@ def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
 
 def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, has_state):
     """Causal convolution; fla's window has an entry more, which is not read."""
-    window = torch.nn.functional.pad(states, (1, 0))
+    there, named = (slots >= 0) & (query_start_loc.diff() > 0), slots.clamp(min=0).long()
+    window = torch.nn.functional.pad(states[named], (1, 0))
+    numbers = torch.where(slots >= 0, torch.arange(len(slots), device=slots.device), -1)
     operation = _operation("modules.causal_conv1d", "causal_conv1d")
-    rows, options = (window, slots, query_start_loc, has_state), {"weight": weight, "bias": bias}
+    rows, options = (window, numbers, query_start_loc, has_state), {"weight": weight, "bias": bias}
     out = _on_rows(operation, {"x": x}, x, *rows, activation=activation, **options)
-    states.copy_(window[..., 1:])
+    states[named[there]] = window[there][..., 1:]
     return out
 
 
