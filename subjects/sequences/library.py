@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -149,7 +150,8 @@ class Local(Library):
         self._handles = Handles(port)
 
     def _in(self, model: str, process: int, method: str, *arguments: Any) -> Any:  # noqa: ARG002
-        return getattr(self._handles, method)(*arguments)
+        # Copies, as a process of its own gets: a port may change the lists that it is handed.
+        return getattr(self._handles, method)(*deepcopy(arguments))
 
     def _forget(self, model: str) -> None:  # noqa: ARG002
         self._handles.forget()

@@ -108,6 +108,16 @@ def test_a_sequence_is_evidence_of_what_was_done_to_its_tokens(
     assert trial.is_compared is is_compared
 
 
+def test_a_port_may_change_the_lists_that_it_is_handed() -> None:
+    def extend(context: Any, rows: Any) -> Any:
+        logits = reference_port.extend(context, rows)
+        for _, tokens in rows:
+            tokens.clear()
+        return logits
+
+    assert verdict_of(explored("sequences/pieces", extend=extend).counts).status is Status.PASSED
+
+
 def test_a_port_that_lacks_operations_is_compared_by_the_property_of_all_operations() -> None:
     execution_context = explored(
         "sequences/any", fork=None, save=None, load=None, reorder=None, generate=None
