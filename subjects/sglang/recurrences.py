@@ -86,7 +86,8 @@ class Recurrences:
             states,
             query_start_loc,
             query_start_loc.diff().tolist(),
-            cache_indices=slots,
+            # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+            cache_indices=slots.contiguous(),
             has_initial_state=has_state,
             activation=activation,
         )

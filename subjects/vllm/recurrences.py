@@ -117,7 +117,7 @@ class Recurrences:
             cache_indices=slots,
             has_initial_state=has_state,
             activation=activation,
-            pad_slot_id=NULL,
+            null_block_id=NULL,
         )
         return found.T.contiguous()
 
