@@ -25,6 +25,9 @@ class BrokenLaws:
     )
     written: str = law("A forward writes to blocks of its own request alone, and padding writes nothing.")
     loading: str = law("A block that is being loaded is its request's alone, and the request waits for it.")
+    loaded: str = law(
+        "After a load of c tokens the block that the next forward reads holds the state after exactly c."
+    )
     published: str = law(
         "A block that the prefix cache may publish holds the state after exactly the tokens before its boundary."
     )

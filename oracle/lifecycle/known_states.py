@@ -35,6 +35,8 @@ class LiveRequest:
     """Tokens that it says at most; None where that is not known."""
     stop: int | None = field(default=None, repr=False)
     """The token that ends it."""
+    weights: int = field(default=0, repr=False)
+    """By number, those of the model that computes the states."""
 
     @property
     def end(self) -> int | None:
@@ -54,7 +56,7 @@ class LiveRequest:
             if len(self.states) == len(self.tokens):
                 self.tokens.append(next_token(self.states[-1], self.vocabulary))
             before = self.states[-1] if self.states else 0
-            self.states.append(advanced(before, self.tokens[len(self.states)]))
+            self.states.append(advanced(before, self.tokens[len(self.states)], self.weights))
             self.index.setdefault(self.states[-1], {})[self.id] = len(self.states)
         return self.states[count - 1] if count else 0
 
@@ -81,6 +83,7 @@ class KnownStates:
     requests: dict[str, LiveRequest] = field(default_factory=dict)
     others: dict[int, tuple[int, int]] = field(default_factory=dict)
     vocabulary: int = VOCABULARY
+    weights: int = 0
     _index: dict[int, dict[str, int]] = field(default_factory=dict, repr=False)
     _order: dict[str, int] = field(default_factory=dict, repr=False)
 
@@ -88,14 +91,24 @@ class KnownStates:
         """A request comes in; see `LiveRequest` for `most` and `stop`."""
         self._order[name] = len(self._order)
         request = LiveRequest(name, len(prompt), list(prompt), index=self._index, vocabulary=self.vocabulary)
-        request.most, request.stop = most, stop
+        request.most, request.stop, request.weights = most, stop, self.weights
         self.requests[name] = request
+
+    def update_weights(self) -> None:
+        """The model has other weights from now on: no state is what it was, and requests keep what they have said."""
+        self.weights += 1
+        self._index.clear()
+        self.others.clear()
+        for request in self.requests.values():
+            del request.tokens[request.prompt + request.said :]
+            request.states.clear()
+            request.weights = self.weights
 
     def remember(self, state: int, tokens: Sequence[int], parents: Sequence[int] = ()) -> None:
         """What the forward makes of a state, drafts that are rejected among it; see `ForwardRow` for `parents`."""
         before = states_before(state, tokens, parents or range(-1, len(tokens) - 1))
         for token, one in zip(tokens, before, strict=True):
-            self.others[advanced(one, token)] = one, token
+            self.others[advanced(one, token, self.weights)] = one, token
 
     def found(self, state: int, first: str = "") -> Found:
         """Whose it is: that of request `first`, where several have it. See `state_in` for a state of another place."""

@@ -47,6 +47,11 @@ class LiveLaws:
         """A request comes in; see `LiveRequest` for `most` and `stop`."""
         self.known.add(name, prompt, most, stop)
 
+    def update_weights(self) -> None:
+        """The model has other weights from now on; what is from before may neither be hit nor read."""
+        self.known.update_weights()
+        self._offered = frozenset()
+
     def step(self, seen: ObservedStep) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
         return [*self.forward(seen), *self.managed(seen)]
@@ -288,6 +293,8 @@ class LiveLaws:
             return
         yield from broken_by_loads(seen, self.block_sizes[0])
         yield from broken_by_saves(seen, self.block_sizes[0])
+        for arrived in seen.transfers.arrived:
+            yield from self._contents("loaded", "which was loaded", arrived)
         for saved in seen.transfers.saved:
             yield from self._contents("saved", "which is saved", saved)
 

@@ -23,9 +23,9 @@ _SIGNATURE = 0x2D << (_STATE_BITS + _LAYER_BITS + _KIND_BITS + _ELEMENT_BITS)
 
 
 @lru_cache(1 << 16)
-def advanced(state: int, token: int) -> int:
-    """The state after one token more; 0 is the one before the first, and no later one is 0."""
-    text = f"{state} {token}".encode()
+def advanced(state: int, token: int, weights: int = 0) -> int:
+    """The state after one token more; 0 is the one before the first, and no later one is 0. `weights` are the model's, by number."""
+    text = f"{state} {token} {weights}".encode() if weights else f"{state} {token}".encode()
     return (int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little") << 1) | 1
 
 

@@ -81,6 +81,8 @@ class Transfers:
         saved: (group, block, request, tokens, contents) of what was read to be saved in the step.
         kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
             may write them.
+        arrived: of each request that begins behind a load of c tokens, the blocks that its forward reads, in every group: (group, block,
+            request, tokens, contents), where a block's contents should be the state after c tokens, or its page of the keys of the first c.
     """
 
     loading: Mapping[Place, str]
@@ -89,6 +91,7 @@ class Transfers:
     saving_after: frozenset[Place]
     saved: Sequence[Stored]
     kept: Mapping[int, int]
+    arrived: Sequence[Stored] = ()
 
 
 @dataclass(frozen=True)

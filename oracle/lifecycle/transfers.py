@@ -3,7 +3,7 @@
 A block that is being loaded belongs to the request that it is loaded for: until the scheduler knows that the load is done, no row
 of that request runs, no other request reads or writes the block, it may not be hit, and it is neither freed nor given away. A block that
 is being saved is not written before that is done, and is counted as in use until then. What is saved as k tokens of a request is
-the state after exactly these. Source: the interface `KVConnectorBase_V1`, and the semantic invariant.
+the state after exactly these, and so is what a request begins behind that was loaded as c tokens, in every layer and group. Source: the interface `KVConnectorBase_V1`, and the semantic invariant.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from properties.releases.marks import Marks
-from properties.strategies.releases.live import LiveAbort, LiveAdd, LivePause, LiveReset, LiveStory, LiveTurns
+from properties.strategies.releases.live import (
+    LiveAbort,
+    LiveAdd,
+    LivePause,
+    LiveReset,
+    LiveStory,
+    LiveTurns,
+    LiveWeights,
+)
 from properties.strategies.releases.radix import RadixStory
 from statecheck.case.failure import stated
 from statecheck.case.values import Name, Record, Returned, Value, call
@@ -49,6 +57,9 @@ class EngineRun:
         elif isinstance(event, LiveReset):
             self.marks.resets()
             self.call("reset_prefix_cache", preempt=event.preempt)
+        elif isinstance(event, LiveWeights):
+            self.marks.updates()
+            self.call("update_weights", sleep=event.sleep)
         else:
             assert isinstance(event, LiveTurns)
             for _ in range(event.times):

@@ -14,6 +14,7 @@ from statecheck.case.values import Record
 
 LOADED = "a block is loaded"
 SAVED = "a block is saved"
+BEHIND_A_LOAD = "a request begins behind a load"
 STAGE = "a stage is a batch late"
 IN_FLIGHT = "a step with rows behind a step in flight"
 HIT = "a request begins behind a hit"
@@ -54,6 +55,9 @@ class Marks:
     def resets(self) -> None:
         """The prefix cache is emptied."""
 
+    def updates(self) -> None:
+        """The model got other weights."""
+
     def step(self, value: Record, alive: list[str]) -> None:
         """A step returned this; `alive` are the requests that had not ended before."""
 
@@ -66,6 +70,7 @@ class LiveMarks(Marks):
     _prompts: dict[str, int] = field(default_factory=dict)
     _computed: dict[str, int] = field(default_factory=dict)
     _in_flight: bool = False
+    _loaded: set[str] = field(default_factory=set)
 
     def adds(self, name: str, prompt: int) -> None:
         self._prompts[name] = prompt
@@ -75,6 +80,9 @@ class LiveMarks(Marks):
 
     def resets(self) -> None:
         self.note("the prefix cache is emptied while requests run", self._computed)
+
+    def updates(self) -> None:
+        self.note("the model gets other weights while requests run", self._computed)
 
     def step(self, value: Record, alive: list[str]) -> None:
         rows = {name: dict(row) for name, row in dict(value["scheduled"]).items()}
@@ -88,6 +96,10 @@ class LiveMarks(Marks):
         self.note(LOADED, loaded)
         self.note("a block is loaded in a step that runs another request", loaded and rows.keys() - loaded)
         self.note(SAVED, value["saved"])
+        self._loaded |= loaded
+        begins = {name for name, row in rows.items() if row["begins"]}
+        self.note(BEHIND_A_LOAD, self._loaded & begins)
+        self._loaded -= begins
         self.note("a load fails", value["unloaded"])
         for name in value["finished"]:
             self._computed.pop(name, None)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from properties.releases.engine_run import EngineRun
-from properties.releases.marks import HIT, IN_FLIGHT, LOADED, MIXED, SAVED, STAGE, LiveMarks
-from properties.strategies.releases.live import LiveStory, connected_stories, live_stories, staged_stories
+from properties.releases.marks import BEHIND_A_LOAD, HIT, IN_FLIGHT, LOADED, MIXED, SAVED, STAGE, LiveMarks
+from properties.strategies.releases.live import (
+    LiveStory,
+    connected_stories,
+    live_stories,
+    offloaded_stories,
+    staged_stories,
+)
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
 
@@ -19,6 +25,14 @@ CONFIGURATIONS = (
         reason="in the V2 model runner with a connector, which loads blocks and saves them"),
     Configuration("real-engine/connector-v1", story=connected_stories("V1"), situations=(LOADED, SAVED),
         reason="in the V1 model runner with a connector, which loads blocks and saves them"),
+    Configuration("real-engine/offloading-v2", story=offloaded_stories("V2", "offloading"), situations=(BEHIND_A_LOAD, SAVED),
+        reason="in the V2 model runner with the release's own connector for offloading"),
+    Configuration("real-engine/offloading-v1", story=offloaded_stories("V1", "offloading"), situations=(BEHIND_A_LOAD, SAVED),
+        reason="in the V1 model runner with the release's own connector for offloading"),
+    Configuration("real-engine/simple-offloading-v2", story=offloaded_stories("V2", "simple", "simple-lazy"), situations=(BEHIND_A_LOAD, SAVED),
+        reason="in the V2 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
+    Configuration("real-engine/simple-offloading-v1", story=offloaded_stories("V1", "simple", "simple-lazy"), situations=(BEHIND_A_LOAD, SAVED),
+        reason="in the V1 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
         reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
 )  # fmt: skip
@@ -30,7 +44,8 @@ def requests_read_the_state_of_their_tokens(trial: Example, story: LiveStory) ->
 
     Every forward reads the state after exactly the computed tokens, every block that may be hit holds the state at its end, and nothing is
     owned twice or lost, whatever requests do. A block that is being loaded is its request's alone until that is done, a block that is being
-    saved is not written before that is done, and what is saved is the state of exactly its tokens. No stage reads rows, tables or host memory
+    saved is not written before that is done, and what is saved is the state of exactly its tokens. Behind a load of c tokens the blocks that
+    the next forward reads hold the state after exactly c. No stage reads rows, tables or host memory
     of a later batch.
     """
     EngineRun(trial, story, ENGINE, LiveMarks(story.world)).run()

@@ -14,7 +14,7 @@ from statecheck.reference import answers
 
 NOTHING_BROKEN = record("BrokenLaws", **{law.name: "nothing" for law in fields(BrokenLaws)})
 _HAPPENS = {
-    "LiveEngine": ("add_request", "abort", "reset_prefix_cache"),
+    "LiveEngine": ("add_request", "abort", "reset_prefix_cache", "update_weights"),
     "RadixEngine": (
         "add_request",
         "abort",

@@ -309,6 +309,8 @@ def happened(call: Call) -> Iterator[str]:
         yield f"{named['id']} is aborted"
     elif function == "reset_prefix_cache":
         yield f"the prefix cache is reset{', and requests that run are preempted' if named['preempt'] else ''}"
+    elif function == "update_weights":
+        yield f"the model gets other weights{', and what was in memory is lost' if named['sleep'] else ''}"
     elif function:
         yield function.replace("_", " ")
 

@@ -195,6 +195,20 @@ def _stuck_after_loads(s: RecordedScenario) -> bool:
     return bool(waiting & loaded) and not any(step["unloaded"] for step in steps)
 
 
+def _saves_for_ever(s: RecordedScenario) -> bool:
+    """Whether all requests are gone, and host memory still got other blocks in the last steps."""
+    last = s.returned[-_LAST:]
+    gone = bool(last) and not s.waiting and not any(dict(step["scheduled"]) for step in last)
+    return gone and len({tuple(step["saved"]) for step in last}) > 2
+
+
+def _reset_again_before_a_step(s: RecordedScenario) -> bool:
+    """Whether the cache of the connector is reset for the second time since the last step."""
+    calls = [call.function.partition(".")[2] for call in s.case.calls]
+    since = calls[::-1].index("step") if "step" in calls else len(calls)
+    return calls[-1] == "update_weights" and calls[len(calls) - since :].count("update_weights") > 1
+
+
 def _sat_a_step_out(s: RecordedScenario) -> bool:
     """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
     name, steps = s.request, s.steps
@@ -239,6 +253,10 @@ ENGINES: Mapping[str, Condition] = {
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
     "loads_at_once": of_scenario(_loads_at_once),
     "loaded_in_its_step": of_scenario(_loads_at_once, _loaded_in_its_step),
+    "saves_for_ever": of_scenario(lambda s: s.settings["connector"] == "simple-lazy", _saves_for_ever),
+    "reset_again_before_a_step": of_scenario(
+        lambda s: s.settings["connector"] == "offloading", _reset_again_before_a_step
+    ),
     "sat_a_step_out": of_scenario(
         lambda s: s.speculates and s.settings["runner"] == "V1", lambda s: s.found_own and _sat_a_step_out(s)
     ),

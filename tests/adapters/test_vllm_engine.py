@@ -100,6 +100,26 @@ def with_connector(case: Case, **of_connector: Any) -> Case:
     return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
 
 
+def updated(connector: str, *calls: str) -> Case:
+    """The last of these calls of an engine raises."""
+    made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
+    steps = (made, *[call(f"LiveEngine.{name}") for name in calls])
+    return a_case(
+        steps=steps, actual=(*[Returned(None)] * len(calls), Raised("AssertionError", "reset_cache"))
+    )
+
+
+def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:
+    """After r1 has ended, or while it waits, steps without rows, after each of which these blocks are saved."""
+    shown: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
+    steps = [record("LiveStep", **shown | {"saved": one}) for one in saved]
+    steps[0] = record("LiveStep", **shown | {"saved": saved[0], "finished": ("r1",) if ends else ()})
+    made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
+    add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
+    calls = (made, add, *[call("LiveEngine.step", turns={})] * len(saved))
+    return a_case(steps=calls, actual=(Returned(None), Returned(None), *map(Returned, steps)))
+
+
 def stuck(connector: str, drafts: int, **changes: Any) -> Case:
     """Nothing runs, though the request has what was loaded for it."""
     shown = {"scheduled": {}, "loaded": ONE_LOADED, "owners": (("r1", 0, 0, 5),)} | changes
@@ -246,6 +266,15 @@ def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
         ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=True), True),
         ("connected_and_overlapped", ends_with(rows=HIT, connector="", async_scheduling=True), False),
         ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=False), False),
+        ("reset_again_before_a_step", updated("offloading", "step", "update_weights", "update_weights"), True),
+        ("reset_again_before_a_step", updated("offloading", "update_weights", "abort", "update_weights"), True),
+        ("reset_again_before_a_step", updated("offloading", "update_weights", "step", "update_weights"), False),
+        ("reset_again_before_a_step", updated("offloading", "update_weights", "update_weights", "abort"), False),
+        ("reset_again_before_a_step", updated("simple", "step", "update_weights", "update_weights"), False),
+        ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),)), True),
+        ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ONE_LOADED), False),
+        ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),), ends=False), False),
+        ("saves_for_ever", saving("simple", (), ONE_LOADED, ((1, 8, "r1", 4),)), False),
         ("sat_a_step_out", sat_out(True, "V1", 2), True),
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
         ("sat_a_step_out", sat_out(True, "V2", 2), False),

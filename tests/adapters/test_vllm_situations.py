@@ -28,6 +28,7 @@ _REQUESTS = (
     "no block is free",
     "a request is aborted while it runs",
     "the prefix cache is emptied while requests run",
+    "the model gets other weights while requests run",
 )
 _TRANSFERS = (
     "a block is loaded in a step that runs another request",
@@ -41,6 +42,14 @@ OTHERS = {
     "real-engine/v1": _REQUESTS,
     "real-engine/connector-v2": (*_TRANSFERS, _INSIDE),
     "real-engine/connector-v1": _TRANSFERS,
+    **dict.fromkeys(
+        (
+            f"real-engine/{kind}-{runner}"
+            for kind in ("offloading", "simple-offloading")
+            for runner in ("v1", "v2")
+        ),
+        ("a block is loaded in a step that runs another request", "a request comes back"),
+    ),
     "real-engine/stages-v2": (HIT, "some drafts accepted, others rejected", "a request comes back"),
 }
 

@@ -401,3 +401,17 @@ def test_a_boundary_that_one_group_has_lost_is_no_hit(lost: int) -> None:
     left = [one for one in published_of("r0", 4) if one[0] != lost]
     decided = {"r1": Decided(0, 8, 0, begins=True)}
     assert "hit" not in [name for name, *_ in seen.managed(ObservedStep(scheduled=decided, published=left))]
+
+
+def test_states_of_the_weights_before_an_update_are_no_states_of_a_request() -> None:
+    checker = laws()
+    assert checker.step(prefill()) == []
+    checker.update_weights()
+    # The request keeps the token that it has said, and what comes behind it is another one.
+    assert checker.requests["r0"].tokens == [*PROMPT, NEXT]
+    assert checker.requests["r0"].state(4) not in STATES
+    broken = checker.step(ObservedStep(published=prefill().published))
+    assert [(law, about["found"][0][0]) for law, _, _, about in broken if law == "published"] == [
+        ("published", "?"),
+        ("published", "?"),
+    ]

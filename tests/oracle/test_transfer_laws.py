@@ -76,6 +76,16 @@ GIVEN_AWAY = of_step(
             "saved",
             about("r0", 4, (("r0", 3, ()),), 1, 2),
         ),
+        (
+            moved(arrived=[(1, 6, "r1", 4, [("temporal", STATES[2])])]),
+            "loaded",
+            about("r1", 4, (("r0", 3, ()),), 1, 6),
+        ),
+        (
+            moved(arrived=[(0, 5, "r1", 4, [("keys", (*STATES[:3], 0))])]),
+            "loaded",
+            about("r1", 4, (("", 0, ()),), 0, 5),
+        ),
         (moved(kept={}), "owned", {}),
     ],
 )

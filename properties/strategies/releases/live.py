@@ -1,7 +1,8 @@
 """Scenarios of vLLM's engine: its configuration, and events of its requests.
 
 `live_stories` draws any scenario, or one that leads to a situation by name and goes on from there; `connected_stories` does so for an
-engine with a connector, which saves states outside of the cache and loads them later; `staged_stories` divides the layers among stages.
+engine with a connector, which saves states outside of the cache and loads them later, and `offloaded_stories` for one with a connector of the
+release for host memory; `staged_stories` divides the layers among stages.
 """
 
 from __future__ import annotations
@@ -74,6 +75,13 @@ class LiveReset:
 
 
 @dataclass(frozen=True)
+class LiveWeights:
+    """The model gets other weights, and with `sleep` the engine loses its memory meanwhile."""
+
+    sleep: bool = False
+
+
+@dataclass(frozen=True)
 class LiveTurns:
     """So many steps. Of the drafts that each proposes so many are right, for one request after the other."""
 
@@ -88,7 +96,7 @@ class LivePause:
     retract: bool = False
 
 
-LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveTurns
+LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveWeights | LiveTurns
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,7 @@ class LiveWorld:
     failing_loads: tuple[int, ...] = ()
     saves_at_end: bool = False
     late_lookups: int = 0
+    host_blocks: int = 0
     stages: int = 1
     late_stages: tuple[int, ...] = ()
     layout: str = "SD"
@@ -277,6 +286,13 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     return st.one_of(turns, adds, turns, adds, aborts, resets)
 
 
+@cache
+def _blocks_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
+    """As `live_events`, of an engine with blocks."""
+    events = live_events(num_spec)
+    return st.one_of(events, events, events, st.builds(LiveWeights, st.booleans()))
+
+
 def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
     """Lists of lists are longer than lists, and become as short."""
     return st.lists(st.lists(events, max_size=8), max_size=8).map(
@@ -286,7 +302,7 @@ def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
 
 @cache
 def _several_live_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
-    return several(live_events(num_spec))
+    return several(_blocks_events(num_spec))
 
 
 @cache
@@ -367,6 +383,9 @@ SITUATIONS: Mapping[str, LiveStory] = {
         replace(_DRAFTED, kinds=("gdn",), max_model_len=28),
         (LiveAdd(12, max_tokens=16), LiveTurns((1,), times=12)),
     ),
+    "other weights while a request runs, and the same prompt again": LiveStory(
+        LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveWeights(), LiveAdd(1, shared=9))
+    ),
     "prompts of one token in blocks that were used before": LiveStory(
         LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
     ),
@@ -393,7 +412,7 @@ FINER: Mapping[str, LiveStory] = {
 def live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     """Scenarios of the engine with this model runner."""
     situations = {**SITUATIONS, **(FINER if runner == "V2" else EVERY_BOUNDARY)}
-    return st.one_of(live_worlds(runner).flatmap(_any_events), _continued(situations, runner, live_events))
+    return st.one_of(live_worlds(runner).flatmap(_any_events), _continued(situations, runner, _blocks_events))
 
 
 _STEPS = LiveTurns(times=3)
@@ -481,7 +500,7 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
         """What may happen next, such that prefixes are forgotten and come again."""
-        return st.one_of(live_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
+        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         more = st.lists(events(world.num_spec), max_size=20)
@@ -500,6 +519,76 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     )
     situations = {**CONNECTED, **FINER_CONNECTED} if runner == "V2" else CONNECTED
     return st.one_of(worlds.flatmap(of), _continued(situations, runner, events))
+
+
+_HOST = LiveWorld(connector="offloading", host_blocks=24)
+_SAME = LiveAdd(0, shared=8)
+
+OFFLOADED: Mapping[str, LiveStory] = {
+    "a prompt of two blocks with a state at each, and the same prompt again": LiveStory(
+        replace(_HOST, max_num_batched_tokens=4), (LiveAdd(8), _STEPS, _FORGETS, _SAME)
+    ),
+    "a table of a state and two drafts": LiveStory(
+        replace(_HOST, num_spec=2), (LiveAdd(4, max_tokens=4), _STEPS, _FORGETS, LiveAdd(1, shared=4, max_tokens=4))
+    ),
+    "a table that is rewritten while drafts are accepted": LiveStory(
+        replace(_HOST, num_spec=2),
+        (LiveAdd(3, max_tokens=12), LiveTurns((2,), times=8), _FORGETS, LiveAdd(1, shared=14, max_tokens=4)),
+    ),
+    "a load that takes steps": LiveStory(
+        replace(_HOST, load_steps=(2,)), (*_SAVED, _AGAIN, LiveTurns(), LiveAdd(2, max_tokens=4))
+    ),
+    "a request that goes away while it is loaded": LiveStory(
+        replace(_HOST, load_steps=(2,)), (*_SAVED, _AGAIN, LiveTurns(), LiveAbort(), LiveAdd(12), LiveAdd(12))
+    ),
+    "a request that is gone before its blocks are saved": LiveStory(
+        replace(_HOST, save_steps=(3,)),
+        (LiveAdd(9), LiveTurns(times=2), LiveAdd(12), LiveAdd(12, max_tokens=4), _STEPS, _FORGETS, _AGAIN),
+    ),
+    "other weights, and a prompt that host memory has": LiveStory(_HOST, (*_SAVED, LiveWeights(), _AGAIN)),
+    "more prompts than host memory has room for": LiveStory(
+        replace(_HOST, host_blocks=4), (*_SAVED, LiveAdd(9), _STEPS, _FORGETS, LiveAdd(1, shared=9), _STEPS, _AGAIN)
+    ),
+}  # fmt: skip
+"""Of engines that save blocks in host memory."""
+
+
+def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the engine with this model runner and one of these connectors of the release."""
+
+    def offloaded(
+        story: LiveStory, connector: str, host: int, loads: tuple[int, ...], saves: tuple[int, ...]
+    ) -> LiveStory:
+        world = replace(
+            story.world,
+            prefix_caching=True,
+            connector=connector,
+            host_blocks=story.world.host_blocks or host,
+            load_steps=loads,
+            save_steps=saves,
+        )
+        return replace(story, world=world)
+
+    def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
+        """What may happen next, such that prefixes are forgotten and come again."""
+        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
+
+    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+        more = st.lists(events(world.num_spec), max_size=20)
+        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+
+    # Room for a few blocks, so that blocks are given up, or for all of a scenario.
+    hosts = st.sampled_from((24, 4, 64))
+    steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+    stories = live_worlds(runner).flatmap(of)
+    named = st.sampled_from(connectors)
+    drawn = st.builds(offloaded, stories, named, hosts, steps, steps)
+    situations = _continued(OFFLOADED, runner, events)
+    return st.one_of(drawn, st.builds(_with_connector, situations, named))
+
+
+def _with_connector(story: LiveStory, connector: str) -> LiveStory:
+    return replace(story, world=replace(story.world, connector=connector))
 
 
 def staged_stories() -> st.SearchStrategy[LiveStory]:

@@ -57,6 +57,7 @@ def model_config(settings: LiveSettings) -> Any:
         get_inputs_embeds_size=lambda: 1,
         get_num_attention_heads=lambda *_: 1,
         get_num_kv_heads=lambda *_: 1,
+        get_total_num_kv_heads=lambda: 1,
         get_head_size=lambda: 8,
     )
 

@@ -7,7 +7,6 @@ when its request is gone. Without, a prompt is saved as a whole when it is compu
 The worker's side (`LiveTransfers`) reads and writes blocks some of its steps after it was asked to.
 """
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -124,6 +123,11 @@ class LiveTransfers:
             for states, values in zip(self._states(move.group), kept, strict=True):
                 states[move.block] = values
             self.written.append(_as_published(move))
+
+    def forget(self) -> bool:
+        """What is kept is gone."""
+        self.store.clear()
+        return True
 
     def received(self) -> set[str]:
         """Requests whose loads were done since this was asked, also those that failed."""
@@ -327,6 +331,14 @@ class LiveOffers:
         self._next_saves.append(self.saves[number])
         return True
 
+    def forget(self) -> bool:
+        """Whether nothing is under way, so that the store is empty from now on."""
+        if self.loads or self.saves or self._next_loads or self._next_saves:
+            return False
+        self._stored.clear()
+        self._asked.clear()
+        return True
+
     def _number(self, which: int) -> int:
         self._numbers[which] += 1
         return self._numbers[which] - 1
@@ -454,6 +466,9 @@ def live_connector() -> Any:
         def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
             return self.offers.finished(request, block_ids), None
 
+        def reset_cache(self) -> bool:
+            return self.offers.forget() and self.transfers.forget()
+
         def has_pending_push_work(self) -> bool:
             return bool(self.offers.saves)
 
@@ -498,6 +513,12 @@ def live_connector() -> Any:
     return LiveConnector
 
 
+def freed_late(scheduler: Any) -> Counter[int]:
+    """The blocks that the release frees once the steps in flight are done, since a load could be written before them."""
+    deferred = [blocks for _, blocks in getattr(scheduler, "deferred_frees", ())]
+    return Counter(one.block_id for blocks in deferred for one in blocks if not one.is_null)
+
+
 class LiveConnection:
     """The connector that the release's configuration names, before its scheduler and its worker are made.
 
@@ -537,6 +558,15 @@ class LiveConnection:
         running = {request.request_id for request in self.scheduler.running}
         return bool(self.offers.kept) or any(name not in running for name, *_ in owners)
 
+    @property
+    def saving(self) -> frozenset[Place]:
+        """See `LiveOffers.saving`."""
+        return self.offers.saving
+
+    def begin_step(self, *_: Any) -> dict[Place, str]:
+        """The request of each place that is being loaded while the worker's next step runs."""
+        return self.loading()
+
     def loading(self) -> dict[Place, str]:
         """The request of each (group, block) that is being loaded."""
         loads = self.offers.loads.items()
@@ -544,12 +574,9 @@ class LiveConnection:
 
     def moved(self, saving: frozenset[Place], loading: dict[Place, str]) -> Transfers:
         """What is under way after a step, of which there was so much before it, and while its forward ran."""
-        # What the release frees once the steps in flight are done, since a load could be written before them.
-        deferred = [blocks for _, blocks in getattr(self.scheduler, "deferred_frees", ())]
-        freed = (one.block_id for blocks in deferred for one in blocks if not one.is_null)
         saved = tuple(self.transfers.saved)
         self.transfers.saved.clear()
-        kept = self.offers.kept + collections.Counter(freed)
+        kept = self.offers.kept + freed_late(self.scheduler)
         return Transfers(loading, self.loading(), saving, self.offers.saving, saved, kept)
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:

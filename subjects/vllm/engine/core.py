@@ -21,8 +21,9 @@ from statecheck.subject.subject import NotOffered
 from subjects.kit.drafts import chain_of
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from subjects.vllm.engine.connector import LiveConnection
-from subjects.vllm.engine.scheduler import block_hasher, made_scheduler
-from subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings, require_mode
+from subjects.vllm.engine.released_connectors import ReleasedConnection
+from subjects.vllm.engine.scheduler import block_hasher, keys_of, made_scheduler
+from subjects.vllm.engine.settings import CONV_WIDTH, RELEASED, LiveSettings, require_mode
 from subjects.vllm.engine.stages import LivePipeline
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.step import LiveStep, accessed, held
@@ -55,8 +56,12 @@ class LiveEngine:
             raise NotOffered(f"release {RELEASE_NAME} hashes no parts of blocks")
         self.hash_block_size = hashes
         self.memory = LiveMemory(settings, dim_first)
-        self.connection: LiveConnection | None = None
-        if settings.connector:
+        self.connection: LiveConnection | ReleasedConnection | None = None
+        if settings.connector in RELEASED:
+            self.connection = ReleasedConnection(
+                settings, self.config, self.caches, self.memory, self._owners, self._named
+            )
+        elif settings.connector:
             self.connection = LiveConnection(
                 settings, self.config, self.caches, self.memory, hashes, self._named_blocks
             )
@@ -72,6 +77,8 @@ class LiveEngine:
         if self.connection is not None:
             self.connection.bind(self.scheduler)
         self.worker = _worker(settings)(settings, self.config, self.caches, self.memory, self._drafts)
+        if isinstance(self.connection, ReleasedConnection):
+            self.connection.worker = self.worker.connector
         self.hasher = block_hasher(settings, self.config, hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
         self.laws: LiveLaws | StagedLaws = LiveLaws(
@@ -115,6 +122,27 @@ class LiveEngine:
         kept = self.connection is not None and self.connection.keeps(self._owners())
         self.scheduler.reset_prefix_cache(preempt and not kept)
 
+    def update_weights(self, sleep: bool) -> None:
+        """Give the model other weights, as the release does for it: all requests that run are preempted, and caches are emptied.
+
+        Nothing is done where the release refuses it: while blocks are kept for a connector, or a step is in flight with one; and where stages are late.
+
+        Args:
+            sleep: the engine sleeps meanwhile, so that what stands in its blocks is lost.
+        """
+        if not isinstance(self.laws, LiveLaws):
+            return
+        if self.connection is not None and (self.in_flight or self.connection.keeps(self._owners())):
+            return
+        # As the release's core does when it sleeps, and when it pauses for an update.
+        stores = {} if self.connection is None else {"reset_connector": True}
+        if not self.scheduler.reset_prefix_cache(True, **stores):
+            return
+        self.memory.weights += 1
+        self.laws.update_weights()
+        if sleep:
+            self.memory.lose()
+
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
 
@@ -148,7 +176,7 @@ class LiveEngine:
         """A step as the laws see it, and what of it breaks them; see `step`."""
         self.turns = turns
         link = self.connection
-        saving = frozenset() if link is None else link.offers.saving
+        saving = frozenset() if link is None else link.saving
         self.preempted, self.finished, self.loading = [], [], {}
         seen = ObservedStep()
         self._step(seen)
@@ -162,8 +190,9 @@ class LiveEngine:
             self._remember()
             seen.scheduled = self._decided(scheduled)
             self.preempted = sorted(scheduled.preempted_req_ids or ())
-            self.loading = {} if self.connection is None else self.connection.loading()
             seen.owners = self._owners()
+            if self.connection is not None:
+                self.loading = self.connection.begin_step(seen.scheduled, seen.owners)
             output = self.worker.execute(scheduled, seen)
             self.in_flight.append((scheduled, output))
             executed = scheduled.total_num_scheduled_tokens > 0
@@ -209,11 +238,11 @@ class LiveEngine:
         """Drafts after these tokens, of which the model will accept as many as the request's turn says."""
         state = 0
         for token in tokens:
-            state = advanced(state, token)
+            state = advanced(state, token, self.memory.weights)
         right = []
         for _ in range(count):
             right.append(next_token(state))
-            state = advanced(state, right[-1])
+            state = advanced(state, right[-1], self.memory.weights)
         return chain_of(right, self.turns.get(name, 0))
 
     def _remember(self) -> None:
@@ -255,14 +284,12 @@ class LiveEngine:
 
     def _named_blocks(self) -> Iterator[tuple[int, Any, bytes, str, int]]:
         """Of each block that may be hit: group, block, hash, a request and how many of its tokens it stands for."""
-        split = (
-            find("vllm.v1.core.kv_cache_utils:get_group_id"),
-            find("vllm.v1.core.kv_cache_utils:get_block_hash"),
-        )
-        for key, blocks in self.pool.cached_block_hash_to_block._cache.items():
-            prefix = bytes(split[1](key))
-            for one in blocks.values() if isinstance(blocks, dict) else [blocks]:
-                yield split[0](key), one, prefix, *self.known.get(prefix, ("", 0))
+        for group, block, prefix in keys_of(self.pool):
+            yield group, block, prefix, *self._named(prefix)
+
+    def _named(self, prefix: bytes) -> tuple[str, int]:
+        """The request and the number of its tokens that a hash stands for."""
+        return self.known.get(prefix, ("", 0))
 
 
 def _worker(settings: LiveSettings) -> Any:

@@ -246,7 +246,11 @@ class LiveForward:
     def _write(self, layer: LiveLayer, access: LiveAccess, window: list[int], state: int) -> None:
         states = []
         for at in access.tokens:
-            state = advanced(state, self.token_ids[at]) if at < len(self.token_ids) else UNKNOWN
+            state = (
+                advanced(state, self.token_ids[at], self.memory.weights)
+                if at < len(self.token_ids)
+                else UNKNOWN
+            )
             if at < len(self.token_ids):
                 self.states[at].add(state)
             states.append(state)
@@ -303,7 +307,7 @@ class LiveForward:
             for layer, keys in zip(layers, read, strict=True):
                 state = keys[-1] if keys else 0
                 for at in tokens:
-                    state = advanced(state, self.token_ids[at])
+                    state = advanced(state, self.token_ids[at], self.memory.weights)
                     self.states[at].add(state)
                     if slots[at] >= block_size:
                         layer.write_key(slots[at] // block_size, slots[at] % block_size, state)

@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,3 +56,12 @@ def block_hasher(settings: LiveSettings, config: Any, size: int) -> Any:
 def _digest(value: Any) -> bytes:
     """The same in every process, where Python's own hashes differ."""
     return hashlib.sha256(pickle.dumps(value, protocol=5)).digest()
+
+
+def keys_of(pool: Any) -> Iterator[tuple[int, Any, bytes]]:
+    """Of each block of a pool that may be hit: its group, the block, and its hash."""
+    group_of = find("vllm.v1.core.kv_cache_utils:get_group_id")
+    hash_of = find("vllm.v1.core.kv_cache_utils:get_block_hash")
+    for key, blocks in pool.cached_block_hash_to_block._cache.items():
+        for block in blocks.values() if isinstance(blocks, dict) else [blocks]:
+            yield group_of(key), block, bytes(hash_of(key))

@@ -13,6 +13,10 @@ _IN_ALL = ("mamba1", "mamba2")
 """Whose models support it (`SupportsMambaPrefixCaching`); others fall back to "align", or raise."""
 
 
+RELEASED = ("offloading", "simple", "simple-lazy")
+"""Values of the setting `connector` that name one of the release's own."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LiveSettings:
     """The configuration of the engine; the names are those of the release.
@@ -24,6 +28,8 @@ class LiveSettings:
     A `connector` loads what it has saved in the step that wants it ("sync") or while others run ("async"); "" is none. The loads
     that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
     `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
+    The release's own connectors are "offloading", "simple" and "simple-lazy", with `host_blocks` in host memory; their copies take `load_steps`
+    and `save_steps`.
 
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
@@ -54,6 +60,7 @@ class LiveSettings:
     failing_loads: tuple[int, ...] = ()
     saves_at_end: bool = False
     late_lookups: int = 0
+    host_blocks: int = 0
     inside: str = ""
     stages: int = 1
     late_stages: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ or an attention page holds that number under the name of its place (`named_state
 the state, and of which layer, kind and element. A number that was written for another place is no state of this one.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from subjects.vllm.engine.settings import (
     page_size,
     states_of,
 )
+
+_UNWRITTEN = 0x5A5A5A5A5A5A5A5
+"""What stands in memory that no request has written."""
 
 
 class LiveLayer:
@@ -46,7 +50,8 @@ class LiveLayer:
             shape, strides = (CONV_CHANNELS, self.length), (self.length, 1)
         self.states = [memory.as_strided((blocks, *shape), (elements, *strides))]
         if kind != "short_conv":
-            self.states.append(memory.as_strided((blocks, TEMPORAL), (elements, 1), conv))
+            first = memory.storage_offset() + conv
+            self.states.append(memory.as_strided((blocks, TEMPORAL), (elements, 1), first))
         # The same memory, which NumPy reads and writes in a fraction of the time; conv states as [blocks, rows, channels].
         self._arrays = [state.numpy() for state in self.states]
         if dim_first:
@@ -81,23 +86,34 @@ class LiveMemory:
 
     Args:
         stage: its number; the layers of each stage have numbers of their own.
+        pools: of each layer of a group, blocks that stand elsewhere, as in host memory; new memory where there are none.
     """
 
-    def __init__(self, settings: LiveSettings, dim_first: bool, stage: int = 0) -> None:
+    def __init__(
+        self,
+        settings: LiveSettings,
+        dim_first: bool,
+        stage: int = 0,
+        pools: Sequence[torch.Tensor] = (),
+    ) -> None:
         self.settings, self.dim_first = settings, dim_first
         first = stage * settings.layers * (1 + len(settings.kinds))
-        page = page_size(settings, dim_first) // 8
-        self.pools = [
-            torch.full((settings.num_blocks, page), 0x5A5A5A5A5A5A5A5, dtype=torch.int64)
-            for _ in range(settings.layers)
-        ]
-        # The null block is zeros in a release, too, which makes new memory of zeros.
-        for pool in self.pools:
-            pool[0] = 0
+        if not pools:
+            # One allocation, as in a release.
+            shape = (settings.layers, settings.num_blocks, page_size(settings, dim_first) // 8)
+            pools = list(torch.full(shape, _UNWRITTEN, dtype=torch.int64))
+            # The null block is zeros in a release, too, which makes new memory of zeros.
+            for pool in pools:
+                pool[0] = 0
+        self.pools = list(pools)
+        self.weights = 0
+        """Those of the model, by number."""
         self.groups: list[list[LiveLayer]] = []
         self.layers: dict[str, LiveLayer] = {}
+        self._names: list[list[str]] = []
         for group, kind in enumerate(("attention", *settings.kinds)):
             names = layer_names(settings, group)
+            self._names.append(names)
             made = [
                 LiveLayer(first + group * settings.layers + at, self.pools[at], settings, kind, dim_first)
                 for at in range(len(names))
@@ -112,6 +128,16 @@ class LiveMemory:
             name: layer.states[0] if layer.kind == "attention" else list(layer.states)
             for name, layer in self.layers.items()
         }
+
+    @property
+    def pages(self) -> dict[str, torch.Tensor]:
+        """The blocks of each layer by name, as the release's own connectors have them."""
+        return {name: pool for names in self._names for name, pool in zip(names, self.pools, strict=True)}
+
+    def lose(self) -> None:
+        """What stood in all blocks is gone; the null block, which no request reads, is as it was."""
+        for pool in self.pools:
+            pool[1:] = _UNWRITTEN
 
     def zero(self, blocks: list[int]) -> None:
         for pool in self.pools:

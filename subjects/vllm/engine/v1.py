@@ -16,7 +16,7 @@ import torch
 from subjects.vllm.engine.connector import in_place
 from subjects.vllm.engine.inside import Inside
 from subjects.vllm.engine.parts import CommonMetadata, ToyModel, taken
-from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.settings import RELEASED, LiveSettings
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.worker import LiveWorker
 from subjects.vllm.release import find
@@ -137,7 +137,7 @@ def _runner_of(released: Any) -> Any:
             for name, cache in caches.items():
                 self.compilation_config.static_forward_context[name].kv_cache = cache
             self.kv_caches.extend(self.worker.memory.pools)
-            return caches
+            return self.worker.memory.pages if self.worker.settings.connector in RELEASED else caches
 
         def _zero_block_ids(self, block_ids: list[int]) -> None:
             self.worker.memory.zero(block_ids)

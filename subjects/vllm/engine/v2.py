@@ -23,7 +23,7 @@ from subjects.vllm.engine.parts import (
     Unneeded,
     without_a_device,
 )
-from subjects.vllm.engine.settings import LiveSettings
+from subjects.vllm.engine.settings import RELEASED, LiveSettings
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.worker import LiveWorker
 from subjects.vllm.release import find
@@ -169,7 +169,8 @@ class LiveWorkerV2(LiveWorker):
         context = config.compilation_config.static_forward_context
         tensors = self.memory.caches
         context.update({name: SimpleNamespace(kv_cache=cache) for name, cache in tensors.items()})
-        runner.kv_connector = self._connector(tensors)
+        released = self.settings.connector in RELEASED
+        runner.kv_connector = self._connector(self.memory.pages if released else tensors)
         runner.kv_caches = list(self.memory.pools)
         runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self.memory.zero)
         if hasattr(runner.model_state, "initialize_kv_cache"):

@@ -108,6 +108,7 @@ def test_each_step_tells_what_the_scheduler_decided_and_what_came_of_it() -> Non
         (step(finished=("r0",)), "r0 finishes; r0 gives back blocks 1, 2"),
         ((call("LiveEngine.abort", id="r0"), Returned(None)), "r0 is aborted"),
         ((call("LiveEngine.reset_prefix_cache", preempt=True), Returned(None)), "the prefix cache is reset, and requests that run"),
+        ((call("LiveEngine.update_weights", sleep=True), Returned(None)), "other weights, and what was in memory is lost"),
         ((STEP, Raised("IndexError", "out of range")), "step 1 raises IndexError: out of range"),
     ],
 )  # fmt: skip

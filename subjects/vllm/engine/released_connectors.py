@@ -1,0 +1,434 @@
+"""The release's own connectors, with nothing but the copy of bytes replaced.
+
+Both sides of a connector run as they are: what it finds in its host memory, which blocks of a request's table it saves and under which key,
+what it loads and where. Ours are the streams and events of a device, which there is none of, and the copies, which are carried out some steps of
+the worker after they were asked for.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from oracle.lifecycle.observed import Decided, Owner, Place, Stored, Transfers
+from statecheck.subject.subject import NotOffered
+from subjects.vllm.engine.connector import freed_late
+from subjects.vllm.engine.scheduler import keys_of
+from subjects.vllm.engine.settings import LiveSettings, layer_names, page_size
+from subjects.vllm.engine.states import LiveMemory
+from subjects.vllm.engine.v1 import HostTorch
+from subjects.vllm.release import RELEASE_NAME, find, optional
+
+HOST = 1000
+"""What a block of host memory is numbered from, beside those of the pool."""
+_SIMPLE = "vllm.v1.simple_kv_offload.worker"
+_OFFLOADING = "vllm.v1.kv_offload.cpu"
+_SPEC = "statecheck_offloading"
+
+
+class Copy:
+    """A copy of blocks, done behind the copy `after` and so many `steps` of the worker after it was asked for."""
+
+    def __init__(self, run: Callable[[], None], steps: int, after: "Copy | None") -> None:
+        self._run, self.steps, self.after, self.done = run, steps, after, False
+
+    def finish(self) -> None:
+        if self.done:
+            return
+        if self.after is not None:
+            self.after.finish()
+        self._run()
+        self.done, self.after = True, None
+
+
+class Event:
+    """An event behind the last copy of a stream by then; what else is on a stream is done at once."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.copy: Copy | None = None
+
+    def record(self, stream: Any = None) -> None:
+        self.copy = getattr(stream, "last", None)
+
+    def query(self) -> bool:
+        return self.copy is None or self.copy.done
+
+    def synchronize(self) -> None:
+        if self.copy is not None:
+            self.copy.finish()
+
+    def elapsed_time(self, _: Any) -> float:
+        return 0.0
+
+
+class Stream:
+    """Of copies, one after the other. Copies are asked for on the `current` one."""
+
+    current: "Stream"
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.last: Copy | None = None
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, 0
+
+    def wait_event(self, event: Event) -> None:
+        if event.copy is not None:
+            self.last = event.copy
+
+    def wait_stream(self, _: Any) -> None: ...
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        Stream.current = self
+        yield
+
+
+@dataclasses.dataclass
+class Copies:
+    """The copies of one engine, and what they move.
+
+    Args:
+        memory: whose blocks are copied from and to host memory.
+        owners: see `Owner`, of this moment.
+    """
+
+    settings: LiveSettings
+    memory: LiveMemory
+    owners: Callable[[], list[Owner]]
+    loading: dict[Copy, dict[Place, str]] = dataclasses.field(default_factory=dict)
+    """By load that is not done, the request of each place."""
+    loaded: list[tuple[int, int, str, int]] = dataclasses.field(default_factory=list)
+    """Group, block, request and tokens of what was loaded since this was taken."""
+    _waiting: list[Copy] = dataclasses.field(default_factory=list)
+    _numbers: Counter[bool] = dataclasses.field(default_factory=Counter)
+
+    def tick(self) -> None:
+        """A step of the worker begins."""
+        for copy in self._waiting:
+            copy.steps -= 1
+            if copy.steps <= 0 and (copy.after is None or copy.after.done):
+                copy.finish()
+        self._waiting = [copy for copy in self._waiting if not copy.done]
+
+    def add(self, run: Callable[[], None], blocks: Iterable[int], *, load: bool, stream: Stream) -> None:
+        """A copy to or from these blocks of the pool."""
+        steps = self.settings.load_steps if load else self.settings.save_steps
+        late = steps[self._numbers[load] % len(steps)]
+        self._numbers[load] += 1
+        stream.last = copy = Copy(run, late, stream.last)
+        if load:
+            self._note_load(copy, set(blocks))
+        if late == 0 and (copy.after is None or copy.after.done):
+            copy.finish()
+        else:
+            self._waiting.append(copy)
+
+    def _note_load(self, copy: Copy, blocks: set[int]) -> None:
+        owned = [one for one in self.owners() if one[-1] in blocks]
+        places = {(group, block): name for name, group, _, block in owned}
+        sizes = [self.settings.kv_block_size] + [self.settings.mamba_block_size] * len(self.settings.kinds)
+        found = [(group, block, name, (column + 1) * sizes[group]) for name, group, column, block in owned]
+        run = copy._run
+
+        def noted() -> None:
+            run()
+            self.loading.pop(copy, None)
+            self.loaded += found
+
+        copy._run, self.loading[copy] = noted, places
+
+    @property
+    def under_way(self) -> dict[Place, str]:
+        return {place: name for places in self.loading.values() for place, name in places.items()}
+
+    def swap(self, source: torch.Tensor, target: torch.Tensor, sizes: torch.Tensor, load: bool) -> None:
+        """Copy so many bytes from each address to the one beside it, all in one copy."""
+        moves = list(zip(target.tolist(), source.tolist(), sizes.tolist(), strict=True))
+        first = self.memory.pools[0]
+        span = first.nbytes // len(first)
+        of_pool = ((to if load else start) - first.data_ptr() for to, start, _ in moves)
+        blocks = {offset // span % len(first) for offset in of_pool}
+
+        def run() -> None:
+            for to, start, size in moves:
+                ctypes.memmove(to, start, size)
+
+        self.add(run, blocks, load=load, stream=Stream.current)
+
+
+class SimpleCopies:
+    """The backend of the simple connector's worker, which has a thread and a device's copies."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies = copies
+
+    def init(self, gpu_caches: Any, cpu_caches: Any, _: Any, load_stream: Any, store_stream: Any) -> None:
+        self._pairs = [(gpu_caches[name], cpu_caches[name]) for name in gpu_caches]
+        self._streams = {True: store_stream, False: load_stream}
+
+    def launch_copy(
+        self,
+        src_blocks: list[int],
+        dst_blocks: list[int],
+        is_store: bool,
+        event_idx: int,
+        events_list: list[tuple[int, Event]],
+        wait_event: Any = None,  # noqa: ARG002 - the release's
+    ) -> None:
+        source, target, stream = list(src_blocks), list(dst_blocks), self._streams[is_store]
+
+        def run() -> None:
+            for pool, host in self._pairs:
+                to, start = (host, pool) if is_store else (pool, host)
+                to[target] = start[source]
+
+        self.copies.add(run, source if is_store else target, load=not is_store, stream=stream)
+        event = Event()
+        event.record(stream)
+        events_list.append((event_idx, event))
+
+
+class _OnDevice(torch.Tensor):
+    """Memory that the release's worker takes for a device's."""
+
+    is_cuda = True
+
+
+def _device_torch() -> HostTorch:
+    """PyTorch with streams and events that stand behind the copies."""
+    host = HostTorch(torch)
+    vars(host)["Event"] = Event
+    host.cuda.Stream, host.cuda.current_stream = Stream, lambda *_: None
+    return host
+
+
+def _offloading_spec(copies: Copies) -> Any:
+    """The release's specification of host memory, whose worker copies without a device."""
+
+    class LiveOffloading(find(f"{_OFFLOADING}.spec:CPUOffloadingSpec")):  # type: ignore[misc]
+        _worker: Any
+
+        def get_worker(self, kv_caches: Any) -> Any:
+            if self._worker is None:
+                for cache in kv_caches.tensors:
+                    object.__setattr__(cache, "tensor", cache.tensor.as_subclass(_OnDevice))
+                self._worker = self.create_worker(kv_caches)
+            return self._worker
+
+    module = vars(importlib.import_module(f"{_OFFLOADING}.gpu_worker"))
+    module["torch"] = _device_torch()
+    module["current_platform"] = SimpleNamespace(
+        Stream=Stream,
+        current_stream=lambda: None,
+        stream=Stream.entered,
+        is_xpu=lambda: False,
+        is_rocm=lambda: False,
+    )
+    module["ops"] = SimpleNamespace(
+        swap_blocks_batch=lambda source, target, sizes, is_src_access_order_any: copies.swap(
+            source, target, sizes, load=is_src_access_order_any
+        )
+    )
+    return LiveOffloading
+
+
+class CountedPool:
+    """The pool of blocks as a connector has it, and how often the connector counts a block as in use."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+        self.kept: Counter[int] = Counter()
+
+    def touch(self, blocks: Iterable[Any]) -> None:
+        several = list(blocks)
+        self.kept.update(one.block_id for one in several)
+        self.pool.touch(several)
+
+    def free_blocks(self, blocks: Iterable[Any], *more: Any, **named: Any) -> None:
+        several = list(blocks)
+        self.kept.subtract(one.block_id for one in several)
+        self.pool.free_blocks(several, *more, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pool, name)
+
+
+class ReleasedConnection:
+    """The connector of the release that the settings name; see `LiveConnection`.
+
+    Args:
+        owners: see `Copies`.
+        named: the request and the number of its tokens that a hash stands for.
+
+    Raises:
+        NotOffered: the release has no such connector, or not for these settings.
+    """
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        config: Any,
+        caches: Any,
+        memory: LiveMemory,
+        owners: Callable[[], list[Owner]],
+        named: Callable[[bytes], tuple[str, int]],
+    ) -> None:
+        self.settings, self.memory, self.named = settings, memory, named
+        self.sizes = [group.kv_cache_spec.block_size for group in caches.kv_cache_groups]
+        self.copies = Copies(settings, memory, owners)
+        self.external: dict[str, int] = {}
+        """By request, the tokens that are loaded into the blocks that it got."""
+        self.arrived: list[Stored] = []
+        self.saving: frozenset[Place] = frozenset()
+        """Nothing: what is saved is judged where it stands in host memory."""
+        self.scheduler: Any = None
+        self.pool: CountedPool | None = None
+        self.worker: Any = None
+        self._host: LiveMemory | None = None
+        if settings.stages > 1 or not settings.prefix_caching:
+            raise NotOffered("a connector of the release with stages, or without prefix caching")
+        self._configure(config, caches)
+
+    def _configure(self, config: Any, caches: Any) -> None:
+        """Name the connector in the release's configuration, and have its worker copy without a device."""
+        settings = self.settings
+        lays_out = optional("vllm.v1.kv_cache_interface:KVCacheTensor")
+        if optional(f"{_SIMPLE}:DmaCopyBackend") is None or "layer_stride" not in getattr(
+            lays_out, "__dataclass_fields__", ()
+        ):
+            raise NotOffered(f"release {RELEASE_NAME} has no connector for host memory that is run here")
+        page = page_size(settings, self.memory.dim_first)
+        span = page * settings.num_blocks
+        caches.kv_cache_tensors = [
+            lays_out(
+                size=span * settings.layers,
+                layers=layer_names(settings, group),
+                layer_stride=span,
+                block_stride=page,
+            )
+            for group in range(1 + len(settings.kinds))
+        ]
+        host = max(2, settings.host_blocks)
+        extra: dict[str, Any] = {"cpu_bytes_to_use": host * page * settings.layers}
+        if settings.connector == "offloading":
+            name = "OffloadingConnector"
+            sys.modules[_SPEC] = SimpleNamespace(LiveOffloading=_offloading_spec(self.copies))  # type: ignore[assignment]
+            # The release rounds a block up to a page of the host's memory.
+            extra["cpu_bytes_to_use"] = host * 4096 * -(-page * settings.layers // 4096)
+            extra |= {"spec_name": "LiveOffloading", "spec_module_path": _SPEC}
+        else:
+            name = "SimpleCPUOffloadConnector"
+            module = vars(importlib.import_module(_SIMPLE))
+            module["torch"] = _device_torch()
+            module["DmaCopyBackend"] = lambda: SimpleCopies(self.copies)
+            extra |= {"lazy_offload": settings.connector == "simple-lazy"}
+        config.kv_transfer_config = find("vllm.config:KVTransferConfig")(
+            kv_connector=name,
+            kv_role="kv_both",
+            engine_id="statecheck",
+            kv_load_failure_policy="recompute",
+            kv_connector_extra_config=extra,
+        )
+        config.scheduler_config.disable_hybrid_kv_cache_manager = False
+
+    def bind(self, scheduler: Any) -> None:
+        """The scheduler that the connector is beside."""
+        self.scheduler = scheduler
+        self.pool = CountedPool(scheduler.kv_cache_manager.block_pool)
+        connector = scheduler.connector
+        connector.bind_gpu_block_pool(self.pool)
+        released = connector.update_state_after_alloc
+
+        def noting(request: Any, blocks: Any, num_external_tokens: int) -> Any:
+            # When the load is done the request gets its blocks once more, with nothing to load.
+            if num_external_tokens:
+                self.external[request.request_id] = num_external_tokens
+            return released(request, blocks, num_external_tokens)
+
+        connector.update_state_after_alloc = noting
+
+    def begin_step(self, scheduled: Mapping[str, Decided], owners: Sequence[Owner]) -> dict[Place, str]:
+        """The request of each place that is being loaded while the worker's next step begins; loads that are due by then are done."""
+        self.copies.tick()
+        self.arrived = [
+            stored
+            for name, decided in scheduled.items()
+            if decided.begins and self.external.pop(name, 0)
+            for stored in self._read_by(name, decided.computed, owners)
+        ]
+        return self.copies.under_way
+
+    def _read_by(self, name: str, count: int, owners: Sequence[Owner]) -> Iterator[Stored]:
+        """What stands in the blocks that a request reads which begins behind so many tokens."""
+        for owner, group, column, block in owners:
+            size = self.sizes[group]
+            last = (count - 1) // size
+            if owner == name and (column <= last if group == 0 else column == last):
+                tokens = min((column + 1) * size, count)
+                yield group, block, name, tokens, self.memory.contents(group, block)
+
+    def keeps(self, owners: Iterable[Owner]) -> bool:
+        """Whether blocks are in use by the connector, or by requests that do not run."""
+        running = {request.request_id for request in self.scheduler.running}
+        kept = self.pool is not None and any(self.pool.kept.values())
+        return kept or bool(self.copies.loading) or any(name not in running for name, *_ in owners)
+
+    def moved(self, _: frozenset[Place], loading: dict[Place, str]) -> Transfers:
+        """What is under way after a step, of which there was so much before it, and what host memory may hand out."""
+        assert self.pool is not None
+        kept = +self.pool.kept + freed_late(self.scheduler)
+        # A block that the connector counts as in use cannot be given away, whether or not its request is gone.
+        after = {place: name for place, name in self.copies.under_way.items() if not kept[place[1]]}
+        return Transfers(
+            loading, after, frozenset(), frozenset(), list(self._stored()), kept, tuple(self.arrived)
+        )
+
+    def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
+        """What was loaded since the last step, and what is saved."""
+        loaded = tuple(self.copies.loaded)
+        self.copies.loaded.clear()
+        return loaded, tuple(one[:4] for one in moved.saved), ()
+
+    def _stored(self) -> Iterator[Stored]:
+        """Of each block of host memory that may be loaded: what it stands for, and what is in it."""
+        for group, block, found in self._keys():
+            name, count = self.named(found)
+            if name and self._in_host() is not None:
+                yield group, HOST + block, name, count, self._in_host().contents(group, block)
+
+    def _keys(self) -> Iterator[tuple[int, int, bytes]]:
+        """(group, block of host memory, hash) of each block that may be loaded."""
+        connector = self.scheduler.connector
+        if self.settings.connector == "offloading":
+            split = (
+                find("vllm.v1.kv_offload.base:get_offload_group_idx"),
+                find("vllm.v1.kv_offload.base:get_offload_block_hash"),
+            )
+            for key, chunk in connector.connector_scheduler.manager._policy.chunks.items():
+                if chunk.is_ready:
+                    yield split[0](key), chunk.chunk_id, bytes(split[1](key))
+            return
+        pool = connector.scheduler_manager.cpu_block_pool
+        yield from ((group, block.block_id, found) for group, block, found in keys_of(pool))
+
+    def _in_host(self) -> Any:
+        if self._host is None:
+            if self.settings.connector == "offloading":
+                worker = self.worker.connector_worker.worker
+                tensors = worker._store_handler.dst_tensors if worker is not None else []
+            else:
+                tensors = list((self.worker.worker_handler.cpu_kv_caches or {}).values())
+            if not tensors:
+                return None
+            pools = [tensor.view(torch.int64) for tensor in tensors]
+            self._host = LiveMemory(self.settings, self.memory.dim_first, pools=pools)
+        return self._host
