@@ -39,7 +39,7 @@ _TRANSFERS = (
 _INSIDE = "a hit inside of a block"
 OTHERS = {
     "real-engine/v2": (*_REQUESTS, _INSIDE),
-    "real-engine/v1": _REQUESTS,
+    "real-engine/v1": (*_REQUESTS, HIT),
     "real-engine/connector-v2": (*_TRANSFERS, _INSIDE),
     "real-engine/connector-v1": _TRANSFERS,
     **dict.fromkeys(
