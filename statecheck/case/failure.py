@@ -255,6 +255,12 @@ def brief_raised(raised: Raised) -> str:
     return f"{message} ({raised.at})" if raised.at is not None else message
 
 
+def call_text(call: Call, name: str = "") -> str:
+    """The call as one would write it down; `name`: of the function, where it is not the documents'."""
+    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
+    return f"{name or call.function}({arguments})"
+
+
 def brief(value: Value, limit: int = 24) -> str:
     """`value` in a line: tensors as `int32[0, 5]`, long ones cut in the middle."""
     if isinstance(value, Tensor):

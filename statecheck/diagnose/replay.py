@@ -13,9 +13,8 @@ from pathlib import Path
 
 from statecheck.case import Case
 from statecheck.case.bucket import first_wrong_call
-from statecheck.case.failure import failure_of, outcome_difference
+from statecheck.case.failure import call_text, failure_of, outcome_difference
 from statecheck.case.values import Raised, Step
-from statecheck.execution.example import call_text
 from statecheck.execution.executors import Executor, choose_device, ordinary_port
 from statecheck.execution.run import (
     ExecutedCall,

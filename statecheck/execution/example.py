@@ -27,7 +27,7 @@ from statecheck.case import Case, Failure
 from statecheck.case.failure import (
     Difference,
     WrongBytes,
-    brief,
+    call_text,
     failure_of,
     fatal_among,
     form_difference,
@@ -577,9 +577,3 @@ class Example:
             seed=self.context.seed,
             property_id=self.tested.id,
         )
-
-
-def call_text(call: Call, name: str = "") -> str:
-    """The call as one would write it down; `name`: of the function, where it is not the documents'."""
-    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
-    return f"{name or call.function}({arguments})"

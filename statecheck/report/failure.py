@@ -23,9 +23,8 @@ from oracle.lifecycle.broken_laws import BrokenLaws
 from oracle.sequences import SequenceLaws
 from statecheck.case import Case
 from statecheck.case.bucket import cause_of, first_wrong_call, own_name, wrong_calls
-from statecheck.case.failure import Failure, brief_outcome, compared_part, unchecked
+from statecheck.case.failure import Failure, brief_outcome, call_text, compared_part, unchecked
 from statecheck.case.values import Expected, Outcome, Raised, Record, Refusal, Returned
-from statecheck.execution.example import call_text
 from statecheck.reference import rule_for
 from statecheck.report.scenario_timeline import broken_law
 from statecheck.subject import Subject, is_engine

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from statecheck.case import Case
-from statecheck.case.failure import brief_outcome, compared_part, outcome_difference
+from statecheck.case.failure import brief_outcome, call_text, compared_part, outcome_difference
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Let, Name, Overwrite, Tensor
-from statecheck.execution.example import call_text
 from statecheck.report.environment import environment_table
 from statecheck.report.failure import TYPED, Entry, failure_entry, release_of, titled
 from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
