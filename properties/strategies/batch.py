@@ -150,17 +150,22 @@ def _batches(
     def found(draw: st.DrawFn) -> Batch:
         count = draw(many)
         some = draw(_rows(draw(most), max_rows))
+        rows, tokens = draw(few), draw(few)
+        # Drawn without a crowd, too, so that a crowd that is not needed goes away in shrinking.
+        last = draw(_LAST)
         if count:
-            # Of a crowd of short decodes, and mostly with a prefill, so that the first row that is too long for a decode is behind a bound.
-            some = [*sorted(some, key=lambda row: (row.prefilling, row.query_len)), *draw(_BEHIND_A_CROWD)]
-        return Batch(tuple(order(crowded(some, count))), draw(few), draw(few))
+            # Of a crowd of short decodes, and often with a prefill, so that the first row that is too long for a decode is behind a bound.
+            some = sorted(some, key=lambda row: (row.prefilling, row.query_len))
+        if count or len(some) < max_rows:
+            some = [*some, *last]
+        return Batch(tuple(order(crowded(some, count))), rows, tokens)
 
     return found()
 
 
-_PROMPT = _requests(st.integers(5, 12), _SOME_COMPUTED, prefilling=True)
-"""A chunk that is longer than most decodes may be."""
-_BEHIND_A_CROWD = st.one_of(st.just(()), st.tuples(_PROMPT), st.tuples(_PROMPT))
+_PROMPT = _requests(st.sampled_from((*range(1, 13), *range(5, 13))), _SOME_COMPUTED, prefilling=True)
+"""A chunk, which mostly is longer than most decodes may be."""
+_LAST = st.one_of(st.just(()), st.tuples(decodes()), st.tuples(_PROMPT))
 _DRAFTS = st.sampled_from((*(2,) * 30, *around(MANY_DRAFTS)))
 
 

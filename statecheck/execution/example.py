@@ -20,9 +20,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
-from hypothesis import currently_in_test_context
-from hypothesis import event as hypothesis_event
-
 from statecheck.case import Case, Failure
 from statecheck.case.failure import (
     Difference,
@@ -374,11 +371,15 @@ class Example:
 
     def reached(self, *situations: str) -> None:
         """The example has come to these situations, by their names; it is compared where its property is for one of them."""
-        for name in {*situations} - self.situations:
-            self.situations.add(name)
-            self.context.counts.situations[name] += 1
-            if currently_in_test_context():
-                hypothesis_event(name)
+        new = {*situations} - self.situations
+        if new:
+            # A script that replays a case carries this module, and runs where there is no Hypothesis.
+            from hypothesis import currently_in_test_context, event
+
+            for name in new if currently_in_test_context() else ():
+                event(name)
+        self.situations |= new
+        self.context.counts.situations.update(new)
         self.compared(0)
 
     def _count_compared(self) -> None:

@@ -242,8 +242,8 @@ def test_a_kernel_that_does_not_end_is_told_with_its_own_line(
     for seconds in (12.0, 90.0):
         monkeypatch.setattr(limits, "REPEATED_HANG", seconds)
         message = explained(case, load("impl")).finding
-        # A busy machine may still compile the kernel, at the line of the launch.
-        if not message.endswith(":16."):
+        # A busy machine may still compile the kernel, at the line of the launch, or be at the line before the loop.
+        if not message.endswith((":16.", ":9.")):
             break
     # Of the loop, one line or the other: it is looked at once.
     assert re.fullmatch(
