@@ -182,7 +182,7 @@ def _not_made(release: Release, limited: Sequence[str]) -> str:
     is_flag=True,
     help="the newest release of the package index, which the adapters may not know yet",
 )
-@click.option("--limit", default=1200.0, show_default=True, help="seconds that a system may take")
+@click.option("--limit", default=900.0, show_default=True, help="seconds that a system may take")
 @click.option("--remove", is_flag=True, help="remove the environments that this command makes")
 def adapters(systems: Sequence[str], *, published: bool, limit: float, remove: bool) -> int:
     """Run the adapters' tests and the profiles on the newest release of SYSTEMS, of all without one.
