@@ -137,7 +137,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
             "--seed",
             "7",
             "--budget",
-            "20s",
+            "40s",
         )
         return fuzz(folder, "--subject", name, *options)
 
