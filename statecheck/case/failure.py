@@ -598,7 +598,7 @@ def _raised_rule(raised: Raised) -> str:
         # Which side of a race comes first depends on the input.
         verb = "races for" if raised.kind == "race" else access.verb
         return f"{access.kernel} {verb} {without_indices(access.tensor) or 'memory of no known tensor'}"
-    # Its message belongs to one input. Exceptions of one type are told apart by the lines that raise them, see `bucket.Bucket`.
+    # The message differs from input to input. `bucket.Bucket` tells exceptions of one type apart by the line that raised each.
     return f"raises {raised.exception}" if raised.kind == "refusal" else raised.kind
 
 
