@@ -167,7 +167,7 @@ def test_what_is_printed_has_reasons_and_reports_in_plain_lines(mixed: Ended) ->
     assert all((mixed.folder / report).is_file() for report in reports)
     assert "\x1b" not in mixed.output
     assert re.search(
-        r"^ +\d+ s of 20: \d+ falsified, .*[\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE
+        r"^ +\d+ s of 40: \d+ falsified, .*[\d,]+ examples, [\d,]+/s, ", mixed.output, re.MULTILINE
     )
 
 
