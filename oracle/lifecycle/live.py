@@ -305,11 +305,14 @@ class LiveLaws:
             wrong = self._wrong(self.requests[name], group, count, kind, content)
             if wrong:
                 conv = kind == "conv"
-                states = ("conv rows " if conv else "") + ", ".join(map(self.known.meaning, wrong))
+                states = ("conv rows written with " if conv else "") + ", ".join(
+                    map(self.known.meaning, wrong)
+                )
+                exactly = f"the state after exactly {tokens_in_words(count)} of {name}"
                 yield (
                     law,
                     f"block {block} of group {group}, {what} as {tokens_in_words(count)} of {name}, holds {states}",
-                    "should hold the state after exactly these",
+                    f"should hold {'the conv rows of ' if conv else ''}{exactly}",
                     self._about(name, count, wrong, (group, block), conv=conv),
                 )
                 break

@@ -311,7 +311,7 @@ def test_a_sentence_names_rows_and_where_they_were_read() -> None:
     assert [sentence for _, sentence, *_ in two_requests().step(seen)] == [
         "the forward of r0 reads zeros without a block",
         "the forward of r1 reads the state after 1 token of r0 of block 2 of group 1",
-        f"block 2 of group 1, which may be hit as 4 tokens of r0, holds conv rows {states}",
+        f"block 2 of group 1, which may be hit as 4 tokens of r0, holds conv rows written with {states}",
     ]
 
 
