@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 from oracle.lifecycle.ledger import NOTHING, Held, StateLedger
 from oracle.lifecycle.requests import Geometry, ScheduledRequest, ScheduleRequest, SchedulerStep
@@ -134,105 +136,18 @@ def registered(scenario: Scenario, step: SchedulerStep, request: str) -> dict[in
     return {columns.index(block): prefixes.length(prefix) for block, (_, prefix) in step.registered.items()}
 
 
-FIRST_CHUNK = Worked(8, 1, "", "1=8[5,6,7]", registered={1: 8})
-LAST_CHUNK = Worked(2, 2, "1=8[5,6,7] 2=8[5,6,7]", "1=8[5,6,7] 2=10[7,8,9]")
-CROSSES_BY_ACCEPTANCE = Worked(
-    1,
-    3,
-    "1=8[5,6,7] 2=10[7,8,9] 3=10[7,8,9]",
-    "1=8[5,6,7] 2=10[7,8,9] 3=11[8,9,10,11,12] 4=12 5=13",
-    "1=8[5,6,7] 2=12[9,10,11] 3=11[8,9,10,11,12] 4=12 5=13",
-    drafts=2,
-    accepts=3,
-)
-STAYS = Worked(
-    1,
-    3,
-    "1=8[5,6,7] 2=12[9,10,11] 3=11[8,9,10,11,12] 4=12 5=13",
-    "1=8[5,6,7] 2=12[9,10,11] 3=14[11,12,13,14,15] 4=15 5=16",
-    drafts=2,
-    registered={2: 12},
-)
-CROSSES_BY_ONE = Worked(
-    1,
-    4,
-    "1=8[5,6,7] 2=12[9,10,11] 3=14[11,12,13,14,15] 4=14[11,12,13] 5=16",
-    "1=8[5,6,7] 2=12[9,10,11] 3=14[11,12,13,14,15] 4=15[12,13,14,15,16] 5=16 6=17",
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=15[12,13,14,15,16] 5=16 6=17",
-    drafts=2,
-    accepts=2,
-)
-ACCEPTS_ALL = Worked(
-    1,
-    4,
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=15[12,13,14,15,16] 5=16 6=17",
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=17[14,15,16,17,18] 5=18 6=19",
-    drafts=2,
-    accepts=3,
-    registered={3: 16},
-)
-STARTS_ON_A_BOUNDARY = Worked(
-    1,
-    5,
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=17[14,15,16,17,18] 5=19[16,17,18] 6=19",
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=17[14,15,16,17,18] 5=20[17,18,19,20,21] 6=21 7=22",
-    "1=8[5,6,7] 2=12[9,10,11] 3=16[13,14,15] 4=20[17,18,19] 5=20[17,18,19,20,21] 6=21 7=22",
-    drafts=2,
-    registered={4: 20},
-)
-LONG = (
-    FIRST_CHUNK,
-    LAST_CHUNK,
-    CROSSES_BY_ACCEPTANCE,
-    STAYS,
-    CROSSES_BY_ONE,
-    ACCEPTS_ALL,
-    STARTS_ON_A_BOUNDARY,
-)
+def worked_steps(name: str) -> tuple[Worked, ...]:
+    """The steps of that name in lifecycle_scenarios.toml."""
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[name]
+    registered = ({int(column): count for column, count in row.get("registered", {}).items()} for row in rows)
+    return tuple(Worked(**row | {"registered": found}) for row, found in zip(rows, registered, strict=True))
+
+
+LONG = worked_steps("long")
+UP_TO_THE_BOUNDARY = worked_steps("up_to_the_boundary")
+EVERY_BOUNDARY = worked_steps("every_boundary")
+THREE_BLOCKS = worked_steps("three_blocks")
 FRONT = "0=4[1,2,3] 1=4[1,2,3]"
-UP_TO_THE_BOUNDARY = (
-    Worked(4, 0, "", "0=4[1,2,3]", registered={0: 4}),
-    Worked(1, 1, FRONT, "0=4[1,2,3] 1=5[2,3,4]"),
-    Worked(
-        1,
-        1,
-        "0=4[1,2,3] 1=5[2,3,4]",
-        "0=4[1,2,3] 1=6[3,4,5,6,7] 2=7 3=8",
-        "0=4[1,2,3] 1=8[5,6,7] 2=7 3=8",
-        drafts=2,
-        accepts=3,
-    ),
-    Worked(
-        1,
-        2,
-        "0=4[1,2,3] 1=8[5,6,7] 2=8[5,6,7] 3=8",
-        "0=4[1,2,3] 1=8[5,6,7] 2=9[6,7,8,9,10] 3=10 4=11",
-        drafts=2,
-        registered={1: 8},
-    ),
-)
-EVERY_BOUNDARY = (
-    Worked(5, 1, "", "0=4[1,2,3] 1=5[2,3,4]", registered={0: 4}),
-    Worked(4, 2, "0=4[1,2,3] 1=5[2,3,4]", "0=4[1,2,3] 1=8[5,6,7] 2=9[6,7,8]", registered={1: 8}),
-    Worked(1, 2, "0=4[1,2,3] 1=8[5,6,7] 2=9[6,7,8]", "0=4[1,2,3] 1=8[5,6,7] 2=10[7,8,9]"),
-    Worked(1, 2, "0=4[1,2,3] 1=8[5,6,7] 2=10[7,8,9]", "0=4[1,2,3] 1=8[5,6,7] 2=11[8,9,10]"),
-    Worked(
-        1,
-        2,
-        "0=4[1,2,3] 1=8[5,6,7] 2=11[8,9,10]",
-        "0=4[1,2,3] 1=8[5,6,7] 2=12[9,10,11]",
-        registered={2: 12},
-    ),
-    Worked(
-        1,
-        3,
-        "0=4[1,2,3] 1=8[5,6,7] 2=12[9,10,11]",
-        "0=4[1,2,3] 1=8[5,6,7] 2=12[9,10,11] 3=13[10,11,12]",
-    ),
-)
-THREE_BLOCKS = (
-    Worked(13, 3, "", "0=4[1,2,3] 1=8[5,6,7] 2=12[9,10,11] 3=13[10,11,12]", registered={0: 4, 1: 8, 2: 12}),
-)
 
 
 def after(steps: Iterable[Worked], prompt: int, geometry: Geometry = ALIGN) -> Scenario:

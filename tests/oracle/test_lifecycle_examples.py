@@ -27,6 +27,7 @@ from tests.oracle.lifecycle_scenarios import (
     Worked,
     after,
     plays,
+    worked_steps,
 )
 from tests.oracle.worked import case
 
@@ -61,41 +62,9 @@ def test_a_prompt_whose_budget_is_below_a_block_is_not_scheduled() -> None:
 # What blocks hold: contract 2.9, with K = 4.
 
 
-BACKWARD = (
-    Worked(4, 0, "", "0=4[1,2,3]", registered={0: 4}),
-    Worked(2, 1, FRONT, "0=4[1,2,3] 1=6[3,4,5]"),
-    Worked(
-        1,
-        2,
-        "0=4[1,2,3] 1=6[3,4,5] 2=6[3,4,5]",
-        "0=4[1,2,3] 1=6[3,4,5] 2=7[4,5,6,7,8] 3=8 4=9",
-        drafts=2,
-    ),
-    Worked(
-        1,
-        1,
-        "0=4[1,2,3] 1=7[4,5,6] 2=7[4,5,6,7,8] 3=8 4=9",
-        "0=4[1,2,3] 1=8[5,6,7] 2=7[4,5,6,7,8] 3=8 4=9",
-        registered={1: 8},
-    ),
-    Worked(
-        1,
-        2,
-        "0=4[1,2,3] 1=8[5,6,7] 2=8[5,6,7] 3=8 4=9",
-        "0=4[1,2,3] 1=8[5,6,7] 2=9[6,7,8,9,10] 3=10 4=11",
-        drafts=2,
-    ),
-)
-IN_ONE_COLUMN = (
-    Worked(5, 0, "", "0=5[2,3,4]"),
-    Worked(1, 0, "0=5[2,3,4]", "0=6[3,4,5,6,7] 1=7 2=8", drafts=2, accepts=3),
-    Worked(1, 0, "0=6[3,4,5,6,7] 1=7 2=8", "0=9[6,7,8] 1=7 2=8"),
-    Worked(1, 0, "0=9[6,7,8] 1=7 2=8", "0=10[7,8,9,10] 1=11 2=8", drafts=1, accepts=2),
-)
-TO_THE_END = (
-    Worked(6, 0, "", "0=6[3,4,5]"),
-    Worked(1, 0, "0=6[3,4,5]", "0=7[4,5,6,7] 1=8", drafts=1, accepts=2),
-)
+BACKWARD = worked_steps("backward")
+IN_ONE_COLUMN = worked_steps("in_one_column")
+TO_THE_END = worked_steps("to_the_end")
 
 
 @pytest.mark.parametrize(
