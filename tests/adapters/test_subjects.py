@@ -20,10 +20,6 @@ from tests.helpers.cases import a_property, toy
 from tests.helpers.modules import module
 
 
-def test_the_same_subject_is_loaded_each_time() -> None:
-    assert load("impl") is load("impl")
-
-
 def test_any_importable_module_is_a_subject_of_its_own_name(tmp_path: Path) -> None:
     with module(tmp_path, "toy_module", "def divide(x, y): ...\n") as name:
         subject = load(name)
@@ -84,10 +80,6 @@ def right(x: int, y: int) -> int:
 
 def wrong(x: int, y: int) -> int:
     return x // y + 1
-
-
-def test_a_right_answer_agrees() -> None:
-    trial_of(divide=right).agrees(DIVIDE)
 
 
 def test_a_wrong_answer_falsifies_the_property_and_the_error_carries_the_case() -> None:
@@ -168,11 +160,6 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Exampl
     context = context_of(known, divide=raising)
     a_property(body).example(context)
     assert context.known_failures == {known: 1}
-
-
-def test_a_declared_failure_of_another_property_is_not_expected() -> None:
-    with pytest.raises(Falsified):
-        trial_of(KnownDeviation("toys/multiply", "bug", WRONG), divide=wrong).agrees(DIVIDE)
 
 
 @pytest.mark.parametrize(("x", "expected"), [(6, KnownFailure), (8, Falsified)])

@@ -9,7 +9,7 @@ import pytest
 
 from oracle.lifecycle.blocks import BlockPool, OutOfBlocks
 from oracle.lifecycle.prefixes import Prefixes
-from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest, Stage
+from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest
 from tests.oracle.lifecycle_scenarios import (
     ALIGN,
     ALL,
@@ -33,11 +33,6 @@ def test_rows_before_the_first_token_are_those_of_the_empty_prefix(rows: int, le
     prefixes = Prefixes()
     last = prefixes.last(prefixes.path(0, (5, 6, 7))[-1], rows)
     assert [prefixes.length(prefix) for prefix in last] == lengths
-
-
-def test_a_prefix_is_a_number_for_its_tokens() -> None:
-    prefixes = Prefixes()
-    assert prefixes.tokens(prefixes.path(0, (5, 6, 7))[-1]) == [5, 6, 7]
 
 
 # Blocks.
@@ -70,13 +65,6 @@ def registered_pool() -> BlockPool:
 def test_a_registered_block_without_holder_can_be_hit() -> None:
     pool = registered_pool()
     assert (pool.find((0, 9)), pool.num_free, pool.drain()) == (1, 3, [])
-
-
-def test_a_block_that_is_hit_is_not_taken() -> None:
-    pool = registered_pool()
-    pool.hold(1)
-    pool.hold(1)
-    assert (pool.take(2), pool.num_free, pool.holders(1)) == ([2, 3], 0, 2)
 
 
 def test_a_registered_block_that_is_used_again_is_lost_and_no_longer_found() -> None:
@@ -277,18 +265,6 @@ def writable(scenario: Scenario, *turns: Turn) -> set[int]:
     return {block for _, block in scenario.scheduler.writable(scenario.step(*turns))}
 
 
-def test_a_step_may_not_write_what_was_registered_before_it() -> None:
-    scenario = chunks(8)
-    assert scenario.blocks() == [0, 1, 2, 3]
-    assert writable(scenario, Turn(tokens=8)) == {2, 3, 4}
-
-
-def test_a_step_may_not_write_a_block_that_it_has_hit() -> None:
-    scenario, _ = alike(13, 4, 8, 8)
-    assert scenario.blocks("b") == [0, 0, 3, 6, 7, 8]
-    assert writable(scenario, Turn("b")) == {6, 7, 8}
-
-
 def test_a_step_may_not_write_blocks_of_requests_that_are_not_in_it() -> None:
     scenario = Scenario().arrive("a", 5).arrive("b", 5)
     scenario.step(Turn(tokens=4), Turn("b", tokens=4))
@@ -358,14 +334,6 @@ def test_a_request_that_lacks_blocks_and_is_the_last_is_preempted_itself() -> No
     scenario.step(*EACH_REQUEST)
     step = scenario.step(Turn("b"))
     assert (step.rows, step.preempted, scenario.blocks("b")) == ((), ("b",), [])
-
-
-def test_a_preempted_request_has_nothing_computed_and_holds_nothing() -> None:
-    scenario = chunks(4, 8)
-    scenario.step(preempted=["a"])
-    one = scenario.scheduler.requests["a"]
-    assert (one.stage, one.computed, scenario.blocks()) == (Stage.WAITING, 0, [])
-    assert scenario.scheduler.pool.num_free == 63
 
 
 def test_what_a_preempted_request_has_not_registered_is_lost() -> None:

@@ -151,12 +151,6 @@ def test_blocks_and_promises_keep_the_laws_whatever_requests_do(
 
 @settings(max_examples=40)
 @given(deeds())
-def test_the_laws_hold_in_blocks_as_long_as_a_token_and_its_drafts(deeds: list[Event]) -> None:
-    Laws(Geometry(block_size=3, num_spec=2, num_blocks=30, max_model_len=32)).execute_all(deeds)
-
-
-@settings(max_examples=40)
-@given(deeds())
 def test_everything_is_free_when_everybody_has_ended(deeds: list[Event]) -> None:
     scenario = Laws(replace(ALIGN, num_blocks=24, max_model_len=32)).execute_all(deeds)
     for request in scenario.live():

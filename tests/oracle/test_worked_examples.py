@@ -102,11 +102,6 @@ def test_a_release_may_budget_for_drafts_in_mode_all() -> None:
     assert types.pages_per_request("all", 2, 4, 9, Variants(kept_pages_of_drafts=True)) == 5
 
 
-@pytest.mark.parametrize("mode", types.GRAPH_MODES)
-def test_modes_that_name_full_have_full_graphs(mode: str) -> None:
-    assert types.has_full_cudagraphs(mode) == (mode not in {"NONE", "PIECEWISE"})
-
-
 def split(
     lens: Sequence[int],
     threshold: int = 1,

@@ -28,7 +28,7 @@ from statecheck.case import Case
 from statecheck.case.values import Raised, Returned
 from statecheck.cli import main as cli
 from statecheck.cli import options as cli_options
-from statecheck.execution import profiles, selection
+from statecheck.execution import profiles
 from statecheck.execution.verdict import Status
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import DEVIANT, EXACT, FATES, PADDED, ROUNDS_UP, TEMPORAL
@@ -403,44 +403,6 @@ def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
 def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=rf"^{re.escape(repr(text))}, but should be a positive"):
         cli_options.seconds(text)
-
-
-NAMES = ["chunks/cover", "chunks/end", "decodes/end"]
-
-
-@pytest.mark.parametrize(
-    ("expression", "chosen"),
-    [
-        ("", NAMES),
-        ("chunks", NAMES[:2]),
-        ("chunks and end", NAMES[1:2]),
-        ("cover or decodes", [NAMES[0], NAMES[2]]),
-        ("not chunks", NAMES[2:]),
-        ("end and not (chunks or cover)", NAMES[2:]),
-    ],
-)
-def test_an_expression_chooses_as_pytest_s_k_does(expression: str, chosen: list[str]) -> None:
-    assert selection.select(NAMES, expression) == chosen
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["polish"],
-        ["fuzz", "--workers", "many"],
-        ["fuzz", "--seed", "x"],
-        ["fuzz", "--no-such"],
-        ["nightly", "--gpus"],
-        ["replay"],
-    ],
-    ids=" ".join,
-)
-def test_arguments_that_cannot_be_read_are_a_misuse(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(arguments) == 3
-    assert "error: " in capsys.readouterr().err
 
 
 def test_an_error_of_the_harness_is_no_finding(

@@ -27,7 +27,6 @@ from statecheck.campaign.tasks import (
     Explored,
     Found,
     Replay,
-    Replayed,
     RunCanary,
 )
 from statecheck.case import Case
@@ -148,21 +147,6 @@ def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path
     a_case(property_id="toys/not-chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [replay.file for replay in record.corpus] == ["one.json"]
-
-
-def test_a_case_that_ends_its_worker_is_replayed_in_a_process_of_its_own(
-    tmp_path: Path,
-) -> None:
-    path = a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
-
-    def ends_the_process(task: Replay, actor: Actor) -> None:
-        if not task.isolated:
-            actor.die()
-        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "crashes"), a_case().to_data()))
-
-    record, _ = pretended(tmp_path, passes, budget=1.0, replay=ends_the_process)
-    assert [(replay.file, replay.verdict) for replay in record.corpus] == [("one.json", "FAILED")]
-    assert code_of(record) == 1
 
 
 def test_what_cannot_be_shrunk_is_gone_past_after_a_while(tmp_path: Path) -> None:

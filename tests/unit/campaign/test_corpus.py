@@ -20,7 +20,6 @@ from statecheck.case import SCHEMA, Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
 from statecheck.case.values import Refusal, Returned, call
-from statecheck.cli import main as cli
 from statecheck.execution import registry
 from statecheck.execution.executors import ordinary_port
 from subjects import Subject
@@ -53,11 +52,6 @@ def added(folder: Path, case: Case, first_seen: dict[str, str] = SEEN) -> Path:
 
 
 # Adding
-
-
-def test_a_case_that_was_added_is_there_as_it_was(tmp_path: Path) -> None:
-    path = added(tmp_path / "corpus", a_case())
-    assert Case.load(path) == replace(a_case(), first_seen=SEEN)
 
 
 def test_a_file_has_the_name_of_its_property_and_the_id_of_its_bucket(tmp_path: Path) -> None:
@@ -341,20 +335,6 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 
 
 # The command, and `make test`
-
-
-@pytest.mark.parametrize(
-    ("case", "code", "message"),
-    [(FAILS, 1, "FAILED: "), (FIXED, 0, "FIXED: ")],
-    ids=["failed", "fixed"],
-)
-def test_the_command_replays_a_case_by_its_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, case: Case, code: int, message: str
-) -> None:
-    Corpus(tmp_path).add(case, first_seen=SEEN)
-    wanted = bucket_of(case).id[:4]
-    assert cli.main(["replay", wanted, "--corpus", str(tmp_path), "--device", device]) == code
-    assert capsys.readouterr().out.startswith(message)
 
 
 def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_be_read(

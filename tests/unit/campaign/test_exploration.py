@@ -252,22 +252,16 @@ def test_what_an_exploration_has_found_is_shrunk_until_its_deadline(
     assert "The time was up while smaller inputs were tried: there may be one" in text_of(found.report)
 
 
-def test_a_failing_input_is_shrunk_for_as_long_as_the_task_says(make: Make) -> None:
-    tried: list[int] = []
-
-    def fails(trial: Example, x: int) -> None:
-        tried.append(x)
-        divides_by_one(trial, x)
-
-    assert first(explored(make(fails))).shrunk
-    tried.clear()
-    found = first(explored(make(fails), shrinking=0.0))
-    assert (x_of(found), found.shrunk) == (tried[-1], False)
-    assert "The time was up while smaller inputs were tried: there may be one" in text_of(found.report)
-
-
-def test_an_input_that_is_reported_as_found_is_neither_shrunk_nor_run_again(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("task", "note"),
+    [
+        ({"shrinking": 0.0}, "The time was up while smaller inputs were tried: there may be one"),
+        ({"as_found": True}, "this input was neither shrunk nor run again"),
+    ],
+    ids=str,
+)
+def test_a_failing_input_is_shrunk_as_far_as_the_task_says(
+    make: Make, monkeypatch: pytest.MonkeyPatch, task: dict[str, Any], note: str
 ) -> None:
     tried: list[int] = []
 
@@ -275,10 +269,11 @@ def test_an_input_that_is_reported_as_found_is_neither_shrunk_nor_run_again(
         tried.append(x)
         divides_by_one(trial, x)
 
-    monkeypatch.setattr("statecheck.diagnose.diagnosis.confirm", lambda *_: pytest.fail("it was run again"))
-    found = first(explored(make(fails), as_found=True))
+    if "as_found" in task:
+        monkeypatch.setattr("statecheck.diagnose.diagnosis.confirm", lambda *_: pytest.fail("run again"))
+    found = first(explored(make(fails), **task))
     assert (x_of(found), found.shrunk) == (tried[-1], False)
-    assert "this input was neither shrunk nor run again" in text_of(found.report)
+    assert note in text_of(found.report)
 
 
 @pytest.mark.parametrize("deadline", [False, True], ids=["patience", "deadline"])

@@ -192,14 +192,17 @@ def test_a_property_whose_worker_died_without_time_for_another_is_not_finished(t
     assert (record.properties[0].status, code_of(record)) == ("not finished", 2)
 
 
-def test_a_replay_that_hangs_is_repeated_in_an_isolated_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [Actor.hang, Actor.die])
+def test_a_replay_that_hangs_or_dies_is_repeated_in_an_isolated_process(
+    tmp_path: Path, end: Callable[[Actor], None]
+) -> None:
     case = a_case(property_id=EXACT, subject="impl")
     path = case.save(tmp_path / "corpus" / "one.json")
 
     def replay(task: Replay, actor: Actor) -> None:
         if not task.isolated:
-            actor.hang()
-        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "hang"), case.to_data()))
+            end(actor)
+        actor.say(Replayed(CorpusRecord(path.name, "FAILED", "it ends"), case.to_data()))
 
     record, _ = pretended(tmp_path, passes, only=EXACT, replay=replay, budget=2.0, time_limit=0.2)
     assert [(replay.file, replay.verdict) for replay in record.corpus] == [(path.name, "FAILED")]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from statecheck.campaign.record import PropertyRecord
-from statecheck.case.failure import difference
 from statecheck.case.values import call, int32
 from statecheck.execution.example import REFUSAL, Example, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
@@ -199,15 +198,6 @@ def test_a_failure_before_the_situation_is_compared() -> None:
     with pytest.raises(Falsified):
         a_property(loading(()), situations=("a hit",)).example(context)
     assert context.counts.compared == 1
-
-
-@pytest.mark.parametrize(
-    ("expected", "actual"),
-    [(1, True), (True, 1), (1, 1.0), ({1: 2}, {True: 2}), ([(1,)], [(True,)])],
-    ids=str,
-)
-def test_values_of_other_types_are_different(expected: Any, actual: Any) -> None:
-    assert difference(expected, actual, "result", places=False) is not None
 
 
 @pytest.mark.parametrize(

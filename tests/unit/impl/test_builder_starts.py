@@ -109,11 +109,6 @@ def test_chunks_need_lengths_on_the_host() -> None:
         assert (found.tolist(), found.dtype) == ([computed], np.int64)
 
 
-def test_no_integers_have_the_extremes_0() -> None:
-    assert checks.extremes(np.array([], np.int32)) == (0, 0)
-    assert checks.extremes(np.array([3, -2, 5], np.int32)) == (-2, 5)
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 1, 1), (3, 1), ()])
 def test_a_table_has_two_dimensions_and_a_row_for_each_row(shape: tuple[int, ...]) -> None:
     table = torch.ones(2, 1, dtype=torch.int32)

@@ -11,7 +11,6 @@ import torch
 
 # As any: what is asked here is no part of the interface.
 batch: Any = import_module("impl.batch")
-buffers: Any = import_module("impl.align.buffers")
 checks: Any = import_module("impl.checks")
 chunks: Any = import_module("impl.chunks")
 geometry: Any = import_module("impl.align.geometry")
@@ -96,34 +95,3 @@ def test_a_tensor_of_another_device_is_refused_by_name(call: Any, message: str) 
 
 def test_metadata_of_a_convolution_is_where_it_is_asked_for() -> None:
     assert chunks.compute_causal_conv1d_metadata(torch.tensor([0, 3]), device="meta")[1].is_meta
-
-
-@pytest.mark.parametrize("pin", [False, True])
-@pytest.mark.parametrize("cuda", [False, True])
-def test_memory_is_pinned_if_that_is_wanted_and_there_is_cuda(
-    pin: bool, cuda: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pinned, zeros = list[bool](), torch.zeros
-
-    def recorded(size: tuple[int, ...], pin_memory: bool = False, **others: Any) -> torch.Tensor:
-        pinned.append(pin_memory)
-        return zeros(size, **others)
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch, "zeros", recorded)
-    buffers.CpuGpuBuffer(2, dtype=torch.int32, device="cpu", pin_memory=pin)
-    assert pinned == [pin and cuda, False]
-
-
-def test_what_goes_to_a_gpu_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(torch, "empty", lambda *_, pin_memory, **__: asked.append(pin_memory))
-    for kind in ("cpu", "cuda"):
-        chunks._host_empty((1,), torch.uint8, torch.device(kind))
-    assert asked == [False, True]
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_the_lanes_of_a_copy_are_a_power_of_two(kind: str) -> None:
-    lanes = launch.copy_block_size(torch.device(kind)) // 8
-    assert lanes & (lanes - 1) == 0

@@ -10,34 +10,6 @@ import pytest
 import torch
 
 chunks: Any = import_module("impl.chunks")
-HOST = torch.device("cpu")
-
-
-def arrays(dtype: type, *sizes: int) -> list[Any]:
-    return [np.arange(size).astype(dtype) for size in sizes]
-
-
-@pytest.mark.parametrize("sizes", [(0,), (1,), (3, 5, 64), (63, 1, 0, 65), (64, 64)])
-def test_each_array_begins_at_a_multiple_of_64_bytes_and_comes_back_as_it_was(sizes: tuple[int, ...]) -> None:
-    int64s, int32s, flags = arrays(np.int64, *sizes), arrays(np.int32, *sizes), arrays(np.bool_, *sizes)
-    found = chunks.upload_packed(HOST, int32s, int64s, flags)
-    assert [one.dtype for one in found] == [
-        *[torch.int64] * len(sizes),
-        *[torch.int32] * len(sizes),
-        *[torch.bool] * len(sizes),
-    ]
-    base = min(one.data_ptr() for one in found)
-    for one, expected in zip(found, [*int64s, *int32s, *flags], strict=True):
-        assert one.tolist() == expected.tolist()
-        assert one.numel() == 0 or (one.data_ptr() - base) % 64 == 0
-
-
-@pytest.mark.parametrize(("size", "most"), [(3, 3), (3, 4), (0, 5), (5, 70)])
-def test_an_array_may_be_filled_up_and_the_next_is_not_touched(size: int, most: int) -> None:
-    filled = chunks.Filled(np.arange(size, dtype=np.int32), most)
-    first, second = chunks.upload_packed(HOST, [filled, np.arange(7, dtype=np.int32)])
-    assert first.tolist() == [*range(size), *[-1] * (most - size)]
-    assert second.tolist() == list(range(7))
 
 
 def test_programs_of_a_row_are_counted_beyond_16_bits() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -142,20 +141,3 @@ def test_the_digest_is_of_the_property_the_subject_and_the_input_alone() -> None
     assert a_case().digest not in {other.digest for other in others}
     same = a_case(seed=4, device="cuda", message="else", sentence="Else.", timeline=TIMELINE)
     assert a_case().digest == same.digest
-
-
-@pytest.mark.parametrize(
-    "timeline",
-    [
-        5,
-        {"Cell": {"block": 1, "holds": ""}},
-        {"Timeline": {"moments": 5}},
-        {"Timeline": {"moments": {"tuple": [5]}}},
-        {"Timeline": {"moments": {"tuple": []}, "hook": 1}},
-    ],
-    ids=json.dumps,
-)
-def test_a_case_with_something_else_for_a_timeline_is_refused(timeline: object) -> None:
-    content = json.loads(a_case().to_json()) | {"timeline": timeline}
-    with pytest.raises(ValueError, match="but should"):
-        Case.from_json(json.dumps(content))

@@ -57,28 +57,48 @@ def test_a_test_that_ends_its_process_ends_the_session_with_a_sentence(tmp_path:
     assert NO_VERDICT in done.stderr
 
 
-def test_an_import_that_ends_the_process_is_a_failure_of_the_session(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, f"{MENTION}os._exit(0)\n")
-    assert done.returncode == 1
-    assert "ended with exit code 0 during the collection of test_module.py, " in done.stderr
+THREAD = "threading.Timer(0.2, os._exit, (0,)).start()\ndef test_it():\n    signal.pause()\n"
 
 
-def test_a_session_that_a_process_of_xdist_has_started_is_supervised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("source", "inherited", "where"),
+    [
+        pytest.param("os._exit(0)\n", "", "during the collection of test_module.py, ", id="import"),
+        # As where a project's own tests, run with -n, start a session on a subject.
+        pytest.param("os._exit(0)\n", "gw0", "", id="import in a session of a process of xdist"),
+        pytest.param(THREAD, "", "", id="thread of an import"),
+    ],
+)
+def test_an_import_that_ends_the_process_is_a_failure_of_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, inherited: str, where: str
 ) -> None:
-    """As where a project's own tests, run with -n, start a session on a subject: it inherits what xdist says to its processes."""
-    monkeypatch.setitem(ENVIRONMENT, "PYTEST_XDIST_WORKER", "gw0")
-    done = run_pytest(tmp_path, f"{MENTION}os._exit(0)\n")
+    if inherited:
+        monkeypatch.setitem(ENVIRONMENT, "PYTEST_XDIST_WORKER", inherited)
+    done = run_pytest(tmp_path, MENTION + source)
     assert done.returncode == 1
-    assert NO_VERDICT in done.stderr
+    assert f"{where}{NO_VERDICT}" in done.stderr
 
 
 @pytest.mark.slow
-def test_an_import_in_conftest_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(f"{MENTION}import os; os._exit(0)\n")
-    done = run_pytest(tmp_path, "def test_it(): pass\n")
+@pytest.mark.parametrize(
+    ("conftest", "options", "where"),
+    [
+        ("import os; os._exit(0)\n", (), ""),
+        (
+            "import os\n\n\ndef pytest_xdist_node_collection_finished():\n    os._exit(0)\n",
+            ("-n", "1"),
+            "while processes of xdist ran the tests, ",
+        ),
+    ],
+    ids=["import", "process that starts those of xdist"],
+)
+def test_a_conftest_that_ends_the_process_is_a_failure(
+    tmp_path: Path, conftest: str, options: tuple[str, ...], where: str
+) -> None:
+    (tmp_path / "conftest.py").write_text(MENTION + conftest)
+    done = run_pytest(tmp_path, "def test_it():\n    pass\n", *options)
     assert done.returncode == 1
-    assert NO_VERDICT in done.stderr
+    assert f"{where}{NO_VERDICT}" in done.stderr
 
 
 @pytest.mark.parametrize(("test", "code"), [("pass", 0), ("assert False", 1)])
@@ -87,13 +107,6 @@ def test_an_exit_handler_does_not_change_the_exit_code(tmp_path: Path, test: str
     handler = f"atexit.register(os._exit, {1 - code})\n" if code else ""
     done = run_pytest(tmp_path, f"{MENTION}{handler}def test_it():\n    {test}\n")
     assert (done.returncode, done.stderr) == (code, "")
-
-
-def test_a_thread_of_an_import_that_ends_the_process_is_a_failure(tmp_path: Path) -> None:
-    source = f"{MENTION}threading.Timer(0.2, os._exit, (0,)).start()\ndef test_it():\n    signal.pause()\n"
-    done = run_pytest(tmp_path, source)
-    assert done.returncode == 1
-    assert NO_VERDICT in done.stderr
 
 
 @pytest.mark.parametrize("source", ["os._exit(0)\n", "def test_it():\n    os._exit(0)\n"])
@@ -118,16 +131,6 @@ def test_a_process_of_xdist_is_not_supervised_itself(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_process_that_starts_those_of_xdist_is_supervised(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(
-        f"{MENTION}import os\n\n\ndef pytest_xdist_node_collection_finished():\n    os._exit(0)\n"
-    )
-    done = run_pytest(tmp_path, "def test_it():\n    pass\n", "-n", "1")
-    assert done.returncode == 1
-    assert "while processes of xdist ran the tests, " in done.stderr
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from statecheck.case.values import Returned
 from statecheck.report.failure import headline
 from statecheck.report.render import GITHUB, write_report
 from statecheck.util.command_lines import command_line
-from statecheck.util.text import visible
 from subjects import load
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT, module
@@ -161,12 +160,6 @@ def test_one_headline_stands_in_terminal_summary_page_junit_and_annotations(
     assert f'message="{line}"' in junit(record)
 
 
-def test_a_note_is_shown_without_emphasis() -> None:
-    record = a_record(a_bucket(1, note="**It did not repeat.** A known defect is near."))
-    for text in (markdown(record, DIRECTORY), page(record, DIRECTORY)):
-        assert "It did not repeat. A known defect is near." in text
-
-
 def test_failures_of_subjects_or_places_of_their_own_are_entries_of_their_own() -> None:
     elsewhere = a_bucket(2, subject="other")
     returned = a_case(actual=(Returned(1),), message="result = 1, but should be ValueError that names x")
@@ -194,23 +187,6 @@ def test_a_case_that_cannot_be_read_costs_no_page() -> None:
     assert f"toy: {bucket.message}" in page(a_record(bucket), DIRECTORY)
 
 
-def test_what_is_hostile_stays_text() -> None:
-    shown = page(hostile(), DIRECTORY)
-    assert shown.count("<script") == 1
-    assert "{{ 7 * 7 }}" in shown
-    assert "\\x00\\x1b[31m\\ud800\\ufffe\\u202e" in shown
-    assert visible(shown) == shown
-
-
-def test_the_summary_escapes_what_tables_and_code_are_made_of() -> None:
-    shown = markdown(hostile(), DIRECTORY)
-    cells = [line for line in shown.splitlines() if line.startswith("|")]
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in cells)
-    outside = "".join(line.partition("`")[0] for line in shown.splitlines() if "Everything else" not in line)
-    assert "<script" not in re.sub(r"\\<", "", outside)
-    assert visible(shown) == shown
-
-
 @pytest.mark.slow
 def test_ten_thousand_buckets_make_a_page_that_opens_and_a_short_summary() -> None:
     large = "wrong " * 200
@@ -232,17 +208,6 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
     assert record.warnings == [f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"]
     if name != "campaign.json":
         assert CampaignRecord.load(tmp_path / "campaign.json").warnings == record.warnings
-
-
-@every_example
-def test_three_files_are_written(tmp_path: Path, name: str) -> None:
-    record = EXAMPLES[name]
-    warnings = list(record.warnings)
-    path = write_reports(record, tmp_path / "campaigns" / "one")
-    assert path == tmp_path / "campaigns" / "one" / "report.html"
-    names = sorted(one.name for one in path.parent.iterdir())
-    assert names == ["campaign.json", "report.html", "summary.md"]
-    assert record.warnings == warnings
 
 
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:

@@ -116,20 +116,6 @@ def test_an_offset_outside_of_the_lists_is_refused(offset: int) -> None:
     memcpy.do_mamba_copy_block(lists(4, offset=0))
 
 
-@pytest.mark.parametrize("address", [0, 2**63 - 1, 2**63, 2**64 - 1])
-def test_an_address_keeps_its_bits(address: int) -> None:
-    assert int(np.array(states.signed(address), np.int64).view(np.uint64)) == address
-    stored = SimpleNamespace(np=np.zeros(2, np.int64))
-    memcpy._store_addresses(stored, slice(1, 2), [address])
-    assert stored.np.view(np.uint64).tolist() == [0, address]
-
-
-def test_columns_may_be_as_large_as_32_bits_allow(context: Any) -> None:
-    columns = {"a": MOST, "b": 0}
-    staging.stage_mamba_state_idx_to_gpu(columns, ["a", "b"], 2, context.mamba_state_idx_buf)
-    assert context.mamba_state_idx_buf.gpu.tolist() == [MOST, 0]
-
-
 @pytest.mark.parametrize("name", ["mamba_state_idx_buf", "num_draft_tokens_buf"])
 def test_a_context_without_a_buffer_is_refused_by_name(context: Any, name: str) -> None:
     setattr(context, name, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -255,40 +254,3 @@ def test_a_captured_launch_replays_on_new_data(
     torch.cuda.synchronize()
     found = [*cache.pools, *vectors.values(), context.num_accepted_tokens_out[:ROWS]]
     assert same(found, expected)
-
-
-class _Compiled:
-    def __init__(self) -> None:
-        self.launched: list[Any] = []
-
-    def __getitem__(self, grid: Any) -> Any:
-        return lambda *values: self.launched.append(values)
-
-
-class _Kernel:
-    """A kernel of a GPU, as far as a bound launch sees it."""
-
-    def __init__(self) -> None:
-        self.fn = lambda a, b, c=3: None
-        self.pre_run_hooks: list[Any] = []
-        self.compiled, self.asked = _Compiled(), list[Any]()
-
-    def __getitem__(self, grid: Any) -> Any:
-        def run(*values: Any, **_: Any) -> Any:
-            self.asked.append(values)
-            return self.compiled
-
-        return run
-
-
-def test_later_launches_go_without_the_jit_unless_there_is_a_hook() -> None:
-    kernel = _Kernel()
-    bound = import_module("impl.bound").BoundLaunch(
-        kernel, torch.device("cuda"), (1, 1, 1), ["a"], {"b": 2}, {}
-    )
-    bound(1)
-    bound(5)
-    assert (kernel.asked, kernel.compiled.launched) == ([(1, 2, 3)], [(5, 2, 3)])
-    kernel.pre_run_hooks.append(print)
-    bound(6)
-    assert (kernel.asked, kernel.compiled.launched) == ([(1, 2, 3), (6, 2, 3)], [(5, 2, 3)])

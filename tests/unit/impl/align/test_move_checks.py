@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from properties.strategies.refusals import postprocessed
 from statecheck.case.values import Attribute, Name, Raised
@@ -88,51 +87,9 @@ def test_blocks_of_too_few_groups_and_counts_out_of_range_are_refused_by_value()
         decided(0, 1, 4, [1, 2], groups=2)
 
 
-def test_rows_that_do_not_move_are_uploaded_without_a_source() -> None:
-    staged, launched = np.full((3, 5), 7, np.int32), list[Any]()
-    bufs = SimpleNamespace(
-        moves=SimpleNamespace(np=staged, copy_to_gpu=lambda: staged),
-        context=SimpleNamespace(run_precopy_rows=lambda *arguments: launched.append(arguments)),
-    )
-    runner._move_by_table(moves.Step([3, 1, 4], [0, 2], [1, 2], [3, 4], [0, 1]), bufs)
-    assert [rows for rows, _ in launched] == [3]
-    assert staged[1].tolist() == [1, -1, 2, 7, 7]
-    assert staged[0, [0, 2]].tolist() == [3, 4]
-    assert staged[2, [0, 2]].tolist() == [0, 1]
-
-
 def test_a_postprocess_of_no_request_leaves_its_context_as_it_was() -> None:
     port = InProcess(IMPL, "cpu")
     port.begin()
     outcome = executed(port, postprocessed(num_reqs=0))[-1]
     assert not isinstance(outcome, Raised), outcome
     assert not port.materialise(Attribute(Name("bufs"), "postprocess_align")).is_initialized
-
-
-def test_mode_all_remembers_the_column_of_each_full_decode() -> None:
-    spec = IMPL.resolve("MambaSpec")(
-        BLOCK_SIZE,
-        ((2, 3),),
-        (torch.float32,),
-        mamba_cache_mode="all",
-        num_speculative_blocks=SPEC,
-    )
-    groups = [IMPL.resolve("KVCacheGroupSpec")(["layer"], spec)]
-    config = IMPL.resolve("KVCacheConfig")(4, [], groups)
-    remembered = {"full": 9, "short": 9, "other": 9}
-    arguments: dict[str, Any] = {
-        "scheduler_output": SimpleNamespace(num_scheduled_tokens={"full": 3, "first": 3, "short": 2}),
-        "kv_cache_config": config,
-        "input_batch": SimpleNamespace(req_ids=["full", "short", "first", "none"]),
-        "requests": {
-            "full": SimpleNamespace(num_computed_tokens=6),
-            "first": SimpleNamespace(num_computed_tokens=1),
-        },
-        "mamba_state_idx": remembered,
-        "num_spec_tokens": SPEC,
-    }
-    IMPL.resolve("postprocess_mamba_all")(**arguments, num_reqs=4)
-    assert remembered == {"full": 2, "first": 0, "other": 9}
-    del arguments["requests"]["first"]
-    with pytest.raises(ValueError, match=r"^requests\['first'\] = missing, "):
-        IMPL.resolve("postprocess_mamba_all")(**arguments, num_reqs=4)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from oracle.lifecycle.requests import ScheduledRequest
 from properties.engine.flaws import Flaw
 from properties.engine.metadata import in_order
-from properties.engine.report import KEPT
 from properties.engine.world import World
 from properties.strategies.align.runner import PREPROCESS
-from properties.strategies.align.setup import Group, Kept, Setup
 from statecheck.case.timeline import Cell, Spot, Timeline, WrongCell
 from statecheck.execution.example import ExecutionContext
 from tests.unit.properties.engine.driven import (
     ACCEPTED,
     BUILD,
-    CONV,
-    PAGE,
     TEMPORAL,
     TEN,
     TWO,
@@ -25,7 +19,6 @@ from tests.unit.properties.engine.driven import (
     copied,
     drives,
     edited,
-    rewritten,
     violates,
     world,
 )
@@ -89,13 +82,6 @@ def test_a_picture_has_the_moments_on_both_sides_of_each_forward_and_after_each_
     ]
 
 
-def test_a_picture_has_the_last_moments_only(trial: ExecutionContext) -> None:
-    timeline = timeline_after(trial, "new a 4" + "; step a" * 12, world(mode="none"))
-    assert len(timeline.moments) == KEPT
-    assert timeline.moments[0].title.startswith("step 6, before the forward")
-    assert timeline.moments[-1].title.startswith("step 11, after it")
-
-
 def test_cells_say_what_blocks_hold_and_whether_they_are_published(trial: ExecutionContext) -> None:
     (row,) = timeline_after(trial, TEN).moments[-1].rows
     assert (row.request, row.group, row.run) == ("a", 0, 2)
@@ -117,19 +103,6 @@ def test_states_of_rejected_drafts_are_nobodys(trial: ExecutionContext) -> None:
     ]
 
 
-def test_every_request_of_a_step_has_a_row_for_each_group(trial: ExecutionContext) -> None:
-    group = Group((Kept("conv", (5, 2), "bfloat16"),))
-    two = replace(world(), setup=Setup((group, group), ("conv",), 4, 2), kinds=("mamba2", "mamba2"))
-    timeline = timeline_after(trial, "new a 4; new b 4; step a b; step b", two)
-    assert [(row.request, row.group) for row in timeline.moments[1].rows] == [
-        ("a", 0),
-        ("a", 1),
-        ("b", 0),
-        ("b", 1),
-    ]
-    assert [row.request for row in timeline.moments[-1].rows] == ["b", "b"]
-
-
 def test_only_the_cell_that_is_found_is_wrong(trial: ExecutionContext) -> None:
     timeline, _ = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, TEMPORAL))
     wrong = [
@@ -149,25 +122,6 @@ def test_bytes_that_belong_elsewhere_are_called_by_the_request_that_they_belong_
     assert timeline.finding == WrongCell(3, "a", 0, 2, message)
     cell = timeline.moments[3].rows[0].cells[2]
     assert (cell.holds, cell.owner, cell.expected) == ("8 tokens", "b", "8 tokens a")
-
-
-def test_bytes_that_were_there_before_are_wrong_in_the_block_that_should_have_changed(
-    trial: ExecutionContext,
-) -> None:
-    where = slice(PAGE + TEMPORAL[0] + PAGE, PAGE + TEMPORAL[-1] + 1 + PAGE)
-    stays = rewritten(lambda pool, before: pool.__setitem__(where, before[where]))
-    words = "new a 6; step a; step a; step a+2=1; step a"
-    timeline, message = pictured(trial, words, PREPROCESS, 3, stays)
-    assert timeline.finding == WrongCell(9, "a", 0, 1, message)
-
-
-def test_a_conv_row_that_belongs_elsewhere_is_called_by_its_last_token(trial: ExecutionContext) -> None:
-    # The row of the last token before a boundary, where the state after it is promised too.
-    timeline, message = pictured(trial, TWO, PREPROCESS, 1, copied(4, 2, CONV[8:12]))
-    assert message.endswith(
-        "that of the last of 8 tokens of b, but should be that of the last of 8 tokens of a"
-    )
-    assert timeline.finding == WrongCell(3, "a", 0, 2, message)
 
 
 def test_a_wrong_read_is_found_in_the_block_that_is_read(trial: ExecutionContext) -> None:
