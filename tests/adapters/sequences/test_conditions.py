@@ -146,7 +146,10 @@ def test_an_unchecked_crop_is_told_by_its_effect() -> None:
     assert not condition(case("roll_back: a cache was cropped"), DOCUMENTS)
 
 
-@pytest.mark.parametrize("name", ["", "model:a", "models:", "history:nothing", "models:a history:nothing"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "model:a", "models:", "history:nothing", "models:a history:nothing", "models:mamba colour:red"],
+)
 def test_other_names_are_no_conditions(name: str) -> None:
     assert name not in CONDITIONS
 

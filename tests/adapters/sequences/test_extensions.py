@@ -90,11 +90,6 @@ def test_rows_are_told_apart_by_whether_their_sequence_has_tokens() -> None:
     assert (second.begun, second.continued) == ((2,), (1,))
 
 
-@pytest.mark.parametrize("name", ["", "models:", "colour:red", "models:mamba colour:red"])
-def test_a_text_that_is_no_condition_is_not_found(name: str) -> None:
-    assert name not in CONDITIONS
-
-
 def test_an_empty_mapping_of_features_has_defaults_only() -> None:
     features: Mapping[str, Any] = {}
     assert CONDITIONS["default:cache"](_case([(0, (1,))], **features), Profile())

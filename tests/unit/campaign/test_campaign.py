@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from statecheck.campaign import report
 from statecheck.campaign.coordinator import Campaign
@@ -363,42 +362,14 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 90),
-        ("60s", 60),
-        ("8h", 28800),
-        ("5 s", 5),
-        ("0.5s", 0.5),
-        ("1.5 h", 5400),
-        ("5 minutes", 300),
-        ("2 sec", 2),
-    ],
+    ("text", "seconds"), [("90", 90), ("8h", 28800), ("5 s", 5), ("0.5s", 0.5), ("5 minutes", 300)]
 )
 def test_a_budget_is_read_with_its_unit(text: str, seconds: float) -> None:
     assert cli_options.seconds(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "0",
-        "0s",
-        "-5s",
-        "5  s",
-        "s",
-        "5d",
-        "1e3",
-        "nan",
-        "inf",
-        "5s5",
-        "60S",
-        ".5",
-        "five",
-        "5 minutes 3",
-        "5 sin",
-    ],
+    "text", ["", "0s", "-5s", "5  s", "s", "5d", "1e3", "nan", "5s5", "60S", ".5", "five", "5 minutes 3"]
 )
 def test_a_budget_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=rf"^{re.escape(repr(text))}, but should be a positive"):
@@ -411,20 +382,6 @@ def test_an_error_of_the_harness_is_no_finding(
     monkeypatch.setattr(Campaign, "run", lambda self: 1 // 0)
     assert cli.main(arguments(tmp_path)) == 2
     assert "ZeroDivisionError" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("_profile_put_back")
-@pytest.mark.parametrize("before", ["ci", "dev", "nightly"])
-@pytest.mark.parametrize(
-    ("name", "derandomized", "stored"), [("ci", True, False), ("nightly", False, True), ("dev", False, True)]
-)
-def test_a_profile_is_the_same_whichever_was_loaded_before(
-    before: str, name: str, derandomized: bool, stored: bool
-) -> None:
-    profiles.load(before)
-    profiles.load(name)
-    assert settings.default is not None
-    assert (settings.default.derandomize, settings.default.database is not None) == (derandomized, stored)
 
 
 @pytest.mark.usefixtures("_profile_put_back")

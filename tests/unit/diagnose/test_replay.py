@@ -10,7 +10,6 @@ import pytest
 
 from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
-from statecheck.case.bucket import bucket_of
 from statecheck.case.failure import stated
 from statecheck.case.findings import NotExecuted
 from statecheck.case.values import Raised, Refusal, Returned, call
@@ -108,11 +107,6 @@ def subject_of(divide: Callable[[int, int], int], *known: KnownDeviation, **fiel
     subject = toy(*known, cdiv=divide)
     vars(subject).update(fields)
     return subject
-
-
-def test_a_kept_case_that_is_written_anew_keeps_the_id_of_its_bucket() -> None:
-    cases = [entry.case for entry in KEPT if entry.case is not None]
-    assert [bucket_of(Case.from_json(case.to_json())) for case in cases] == list(map(bucket_of, cases))
 
 
 def test_no_case_of_the_corpus_is_held_against_a_correct_port() -> None:

@@ -36,11 +36,6 @@ def declared(id_: Any) -> Callable[..., None]:
     return test_toys_divide
 
 
-def test_a_property_says_its_id() -> None:
-    declared("toys/divide")
-    assert registry.PROPERTIES["toys/divide"].id == "toys/divide"
-
-
 @pytest.mark.parametrize(
     "id_", ["", "toys", "toys/", "/divide", "Toys/divide", "toys/di_vide", "toys/divide/", "toys/di vide"]
 )
@@ -100,12 +95,6 @@ def test_an_expression_that_chooses_nothing_is_refused_with_the_nearest_ids() ->
         ValueError, match=r"^only = 'chunk_fla', but should match a property; like it are fla-chunks"
     ):
         select(IDS, "chunk_fla")
-
-
-def test_the_word_sequences_selects_all_properties_of_sequences() -> None:
-    tested = load_properties()
-    chosen = select(sorted(tested), "sequences")
-    assert set(chosen) == {id_ for id_ in tested if id_.startswith("sequences/")}
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,16 +13,13 @@ from hypothesis import find
 from properties.strategies.orders import switches as switches_drawn
 from statecheck.case import Case
 from statecheck.case.values import Call
-from statecheck.diagnose.attribution import explained
 from statecheck.diagnose.replay import replay
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.render import write_report
 from tests.helpers.hunts import hunting
 from tests.helpers.observers import FailureLog
 from tests.helpers.planted import Variant, broken_subject, implementation
-from tests.helpers.processes import run_python
 
 pytestmark = [pytest.mark.usefixtures("executed"), pytest.mark.slow]
 
@@ -91,22 +87,3 @@ def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: 
 def test_few_drawn_switches_show_what_only_an_interleaving_does(early: Found) -> None:
     drawn = find(switches_drawn(), lambda schedule: early.fails(schedule) is not None)
     assert 1 <= drawn.count(">") <= 2
-
-
-def explained_in(found: Found) -> Case:
-    return explained(found.shrunk, found.port.subject)
-
-
-def test_the_script_has_statecheck_replay_it(early: Found, tmp_path: Path) -> None:
-    directory = write_report(explained_in(early), tmp_path, early.port.subject)
-
-    def says(**variables: str) -> int:
-        return run_python(directory / "repro.py", env=os.environ | variables).returncode
-
-    assert says() == 1
-    assert says(SUBJECT="impl", SUBJECT_PATH=str(implementation().parent)) == 0
-
-
-def test_a_case_with_its_interleaving_is_read_back(early: Found) -> None:
-    case = explained_in(early)
-    assert Case.from_json(case.to_json()) == case

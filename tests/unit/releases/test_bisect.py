@@ -17,7 +17,7 @@ from statecheck.case.values import call
 from statecheck.cli import bisect as bisect_command
 from statecheck.cli.bisect import run_bisect
 from statecheck.cli.main import main
-from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, MISCONFIGURED
+from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE
 from statecheck.releases.bisect import Replays
 from statecheck.report.bisection import FILE, TriedRelease
 from statecheck.subject.loading import Project
@@ -222,11 +222,6 @@ def test_what_cannot_be_is_refused_before_anything_is_set_up(
     with pytest.raises(ValueError, match=message):
         bisect.run(*arguments)
     assert bisect.tried == []
-
-
-def test_a_case_that_cannot_be_read_is_refused(bisect: ToyBisect, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bisect", str(bisect.case.parent / "no.json")]) == MISCONFIGURED
-    assert "but should be a readable file" in capsys.readouterr().err
 
 
 def test_the_case_s_own_subject_is_the_default(bisect: ToyBisect, tmp_path: Path) -> None:

@@ -65,22 +65,10 @@ def test_releases_that_were_not_tried_are_counted() -> None:
     assert found.note.startswith("2 of 4 releases were not tried")
 
 
-def test_what_gave_no_verdict_is_neither_right_nor_wrong() -> None:
-    assert [state for _, state, _ in bisected("sno").rows] == [
-        "cannot be set up",
-        "not applicable",
-        "left out",
-    ]
-
-
 def reported(folder: Path) -> Path:
     with module(folder, "toy_halves", "def halved(x):\n    return x // 2\n"):
         case = a_case(subject="toy_halves", steps=(call("halved", x=4),))
         return write_report(case, folder / "reports", load("toy_halves"))
-
-
-def test_a_report_says_nothing_before_it_is_known(tmp_path: Path) -> None:
-    assert TITLE not in (reported(tmp_path) / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_report_says_what_was_found_last_and_nothing_else_changes(tmp_path: Path) -> None:

@@ -71,10 +71,6 @@ def test_each_saved_case_of_an_engine_names_a_law() -> None:
     assert all(should_hold(case).partition(" (")[0] != case.sentence for case in broken)
 
 
-def test_a_property_of_a_function_has_its_own_sentence() -> None:
-    assert should_hold(a_case()) == "Toys divide. (toys/divide)"
-
-
 def test_a_step_has_no_row_of_fields_that_only_laws_read() -> None:
     for path in sorted((ROOT / "docs" / "findings").glob("*.json")):
         entry = failure_entry(Case.load(path))

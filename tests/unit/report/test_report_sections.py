@@ -35,7 +35,7 @@ from statecheck.subject import is_documented
 from subjects.plain import adapted
 from tests.helpers.cases import a_case, case_of, subject_of
 from tests.helpers.hunts import hunt
-from tests.unit.campaign.nightly_examples import TIMELINE, parsed
+from tests.unit.campaign.nightly_examples import parsed
 
 FOLDED = re.compile(r"<details>\n<summary>(.*?)</summary>\n\n.*?\n\n</details>", re.DOTALL)
 
@@ -155,12 +155,6 @@ def test_a_refusal_says_what_becomes_of_requests(expected: Expected, actual: Out
     case = a_case(expected=(expected,), actual=(actual,), message=message)
     assert case.failure is not None
     assert words in served_text(replace(case, failure=replace(case.failure, kind="refusal")))
-
-
-def test_a_request_s_scenario_says_what_its_text_would_show() -> None:
-    assert "does not belong to its tokens" in served_text(
-        wrong_value(call("cdiv", x=1, y=1), timeline=TIMELINE)
-    )
 
 
 # What a port is called with.

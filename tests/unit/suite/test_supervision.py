@@ -21,13 +21,16 @@ NO_VERDICT = "before the session was over: no verdict"
 ENVIRONMENT = dict(os.environ)
 
 
-def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, source: str, *arguments: str, plugin: tuple[str, ...] = PLUGIN, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a session on one test module, in a folder without a project, as an installed plugin has it."""
     (folder / "test_module.py").write_text(IMPORTS + source)
+    usual = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGIN, *arguments],
+        [sys.executable, "-m", "pytest", *plugin, *arguments],
         cwd=folder,
-        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=ENVIRONMENT | usual | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -119,30 +122,17 @@ def test_a_process_of_xdist_that_ends_is_a_failure(tmp_path: Path, source: str) 
 def test_a_process_of_xdist_is_not_supervised_itself(tmp_path: Path) -> None:
     """The command has no arguments, as the processes that it starts have none."""
     (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {' '.join(PLUGIN)} -n 1\n")
-    supervised = "from statecheck.workers.supervised import session\n"
-    (tmp_path / "test_module.py").write_text(f"{supervised}def test_it():\n    assert session() is None\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest"],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    source = (
+        "from statecheck.workers.supervised import session\ndef test_it():\n    assert session() is None\n"
     )
+    done = run_pytest(tmp_path, source, plugin=())
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 def test_a_session_that_does_not_mention_the_package_runs_in_its_own_process(tmp_path: Path) -> None:
     source = "def test_it():\n    assert os.getppid() == int(os.environ['STARTED_BY'])\n"
-    (tmp_path / "test_module.py").write_text(IMPORTS + source)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGIN],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"PYTHONPATH": str(ROOT), "STARTED_BY": str(os.getpid())},
-        check=False,
-    )
+    done = run_pytest(tmp_path, source, STARTED_BY=str(os.getpid()))
     assert done.returncode == 0
 
 
@@ -199,26 +189,9 @@ def test_a_subject_whose_import_never_ends_ends_the_session_with_its_name_and_th
     (tmp_path / "short.py").write_text(
         "from statecheck.util import limits\n\nlimits.START = 2.0\n", encoding="utf-8"
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "short",
-            *PLUGIN,
-            "--pyargs",
-            "statecheck",
-            "--subject",
-            "endless",
-        ],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    chosen = ("--pyargs", "statecheck", "--subject", "endless")
+    path = os.pathsep.join((str(ROOT), str(tmp_path)))
+    done = run_pytest(tmp_path, "", *chosen, plugin=("-p", "short", *PLUGIN), PYTHONPATH=path)
     assert done.returncode not in (0, 5)
     assert (
         "during the import of subject endless, which may take 2 s, before the session was over" in done.stderr

@@ -1,46 +1,92 @@
-"""Nightly campaigns on one machine, with real workers: what becomes of a subject that is right, wrong, or mended."""
+"""A nightly campaign on one machine, with a real worker: what becomes of a subject that is wrong, and then mended."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from statecheck.campaign.record import FILE, BucketRecord, CampaignRecord, PropertyRecord
 from statecheck.case import Case
 from statecheck.case.values import call
+from statecheck.cli import campaign as cli_campaign
+from statecheck.cli import main as cli
 from tests.helpers.faulty import EXACT, ROUNDS_UP
-from tests.unit.campaign.nights import Night, night
+from tests.helpers.modules import module
 from tests.unit.campaign.pretended import COMMIT
 
 LONG_AGO = {"date": "2026-01-31", "commit": "ba9876543210"}
 
+DIVIDES = """
+import os
 
-DIVISIONS = ("--only", f"{EXACT} or {ROUNDS_UP}")
+import impl
+from impl import *
 
 
-@pytest.mark.slow
-def test_a_clean_campaign_explores_in_rounds_until_its_budget_is_used_up(tmp_path: Path) -> None:
-    clean = night(tmp_path, "clean", "--examples", "600", "--workers", "2", *DIVISIONS)
-    record = clean.record
-    assert clean.code == 0, clean.output
-    assert "\nCLEAN\n" in clean.output
-    assert f"report: {clean.home / 'report.html'}\n" in clean.output
-    assert "CLEAN" in clean.page
-    assert (record.buckets, record.warnings) == ([], [])
-    assert record.canary.startswith("found and shrunk to 10 in ")
-    assert len(list((clean.home / "canary").glob("*/case.json"))) == 1
-    assert (record.complete, record.interrupted, record.plan.examples) == (True, False, 600)
-    assert 570 <= record.examples <= 630
-    assert record.rounds > 1
-    assert all(row.status == "passed" and row.compared >= 80 for row in record.properties)
+def divide(x, y):
+    right = impl.divide(x, y)
+    return right + 1 if x >= 12 and "TOY_BROKEN" in os.environ else right
+"""
+"""A subject that is right, or wrong as a variable says."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A campaign that was run from the command line."""
+
+    code: int
+    output: str
+    id: str
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "reports" / "campaigns" / self.id
+
+    @property
+    def record(self) -> CampaignRecord:
+        return CampaignRecord.load(self.home / FILE)
+
+    @property
+    def bucket(self) -> BucketRecord:
+        (found,) = self.record.buckets
+        return found
+
+    @property
+    def page(self) -> str:
+        return (self.home / "report.html").read_text(encoding="utf-8")
+
+    def of(self, name: str) -> PropertyRecord:
+        (found,) = (row for row in self.record.properties if row.id == name)
+        return found
+
+
+def night(folder: Path, name: str, *options: str, **variables: str) -> Night:
+    """Run `nightly` in this process, with one worker of its own."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        for variable in ("SHARD", "CAMPAIGN", "TOY_BROKEN"):
+            patch.delenv(variable, raising=False)
+        for variable, value in variables.items():
+            patch.setenv(variable, value)
+        patch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(folder / "hypothesis"))
+        patch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
+        with module(folder, "toy_of_nights", DIVIDES) as subject:
+            given = ["nightly", "--device", "cpu", "--workers", "1", "--id", name, "--subject", subject]
+            given += ["--reports", str(folder / "reports"), "--corpus", str(folder / "corpus")]
+            code = cli.main([*given, *options])
+    return Night(code, printed.getvalue(), name, folder)
 
 
 @pytest.mark.slow
 def test_a_defect_is_met_is_still_there_the_next_night_and_is_mended(tmp_path: Path) -> None:
-    options = ("--examples", "500", *DIVISIONS)
+    options = ("--examples", "500", "--only", f"{EXACT} or {ROUNDS_UP}")
     first = night(tmp_path, "night1", *options, TOY_BROKEN="1")
     _found_shrunk_reported_and_kept(first)
     (kept,) = (tmp_path / "corpus").glob("*.json")

@@ -18,7 +18,6 @@ from statecheck.cli.options import cores
 from tests.helpers.faulty import EXACT
 from tests.helpers.parsing import options_of
 from tests.unit.campaign.nightly_examples import campaigns, on_a_cpu
-from tests.unit.campaign.nights import SURROUNDINGS, night
 from tests.unit.campaign.pretended import COMMIT, passes, stage
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("default_signals")
 
 @pytest.fixture(autouse=True)
 def _nowhere_special(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in SURROUNDINGS.split():
+    for variable in ("SHARD", "CAMPAIGN"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(cli_campaign, "commit_of", lambda root: COMMIT)
 
@@ -102,14 +101,18 @@ def test_shards_share_the_name_that_a_scheduler_gives(tmp_path: Path) -> None:
     assert (plan.id, plan.name, plan.shard, plan.shards) == ("github-77", "github-77-shard3of4", 2, 4)
 
 
-def test_a_shard_s_campaign_has_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_shard_s_campaign_has_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--device", "cpu", "--id", "sharded", "--examples", "20", "--only", EXACT, "--shard", "2/3"]
+    places = ["--reports", str(tmp_path / "reports"), "--corpus", str(tmp_path / "corpus")]
     with stage(passes):
-        made = night(tmp_path, "sharded", "--examples", "20", "--only", EXACT, "--shard", "2/3")
-    folder = made.home.with_name("sharded-shard2of3")
+        code = cli.main(["nightly", *given, *places])
+    folder = tmp_path / "reports/campaigns/sharded-shard2of3"
     record = CampaignRecord.load(folder / FILE)
-    assert (made.code, record.plan.id, record.plan.shard, record.plan.shards) == (0, "sharded", 1, 3)
+    assert (code, record.plan.id, record.plan.shard, record.plan.shards) == (0, "sharded", 1, 3)
     assert (folder / "report.html").is_file()
-    assert f"commit {COMMIT}, shard 2/3, round 0: seed " in made.output
+    assert f"commit {COMMIT}, shard 2/3, round 0: seed " in capsys.readouterr().out
 
 
 PLAN = Plan("night", commit=COMMIT, budget=60.0)

@@ -9,18 +9,13 @@ import pytest
 import triton
 import triton.language as tl
 
-from tests.unit.kernels.order_toys import drawn_switches
+from tests.unit.kernels.order_toys import drawn_switches, lost_update_kernel
 from tests.unit.kernels.watching import found, zeros
 
 pytestmark = pytest.mark.usefixtures("executed")
 
 SCHEDULES = ("", "reversed", "switches:0>2,3>0", *map(drawn_switches, range(6)))
 BOTH = "nothing orders the two"
-
-
-@triton.jit
-def lost_update_kernel(sum_ptr):  # type: ignore[no-untyped-def]
-    tl.store(sum_ptr, tl.load(sum_ptr) + 1)
 
 
 @triton.jit

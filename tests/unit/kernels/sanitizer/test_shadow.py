@@ -10,16 +10,10 @@ import triton
 import triton.language as tl
 
 from statecheck.sanitizer import Finding, FreedBlock, Sanitizer, UnwrittenRead, sanitize
+from tests.helpers.toy_kernels import copy_kernel
 from tests.unit.kernels.watching import finding, numbers
 
 pytestmark = pytest.mark.usefixtures("executed")
-
-
-@triton.jit
-def copy_kernel(in_ptr, out_ptr, count, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    places = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
-    mask = places < count
-    tl.store(out_ptr + places, tl.load(in_ptr + places, mask=mask), mask=mask)
 
 
 @triton.jit
@@ -33,7 +27,7 @@ def byte_kernel(in_ptr, out_ptr, place):  # type: ignore[no-untyped-def]
 
 
 def copy(source: torch.Tensor, target: torch.Tensor, count: int) -> None:
-    copy_kernel[(-(-count // 4),)](source, target, count, SIZE=4)
+    copy_kernel[(-(-count // 4),)](source, target, count, SIZE=4, MASKED=True)
 
 
 @pytest.mark.parametrize("schedule", ["", "reversed", "switches:0>1", "switches:2>1,1>2,1>0"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain, count, permutations, product
@@ -118,42 +119,16 @@ def test_a_schedule_ends_with_a_step_of_requests_that_are_there() -> None:
     assert list(schedules(1, Living((), waits=False))) == []
 
 
-FIRST_SHOWN = {
-    "a sequence is cut at multiples counted from its own start": ("chunks", 5, "lens=(1, 2), chunk_size=2"),
-    "a sequence that ends at a boundary gets an empty chunk": ("chunks", 2, "lens=(1,), chunk_size=1"),
-    "empty sequences are not counted in the chunk indices": ("chunk indices", 3, "lens=(0, 1), chunk_size=1"),
-    "the last tokens of a row that do not fill a program are dropped": ("conv programs", 1, "lens=(1,)"),
-    "a decode may have one token more than the threshold": ("split", 2, "query_len=2"),
-    "decodes are counted wherever they stand": ("split", 2, "prefilling=True"),
-    "a row of padding looks in the column before the first": ("columns", 1, "seq_lens=(0,)"),
-    "a full block runs on the next one": ("columns", 1, "seq_lens=(0,)"),
-    "a conv copy starts at the first row, whatever was accepted": ("conv copies", 1, "num_accepted_tokens=2"),
-    "the temporal state is always that of the running block": ("temporal copies", 1, "num_accepted_tokens=2"),
-    "the first block to write is the last one": ("prefixes", 2, "query_len=2, num_computed=0"),
-    "a boundary that the sampled token reaches is not stored": (
-        "boundary of V1",
-        2,
-        "computed=0, length=3, drafts=1, accepted=1",
-    ),
-    "decodes read the state before the tokens that they accepted": (
-        "rows with drafts",
-        4,
-        "num_computed=1, prefilling=False, accepted=2",
-    ),
-    "states come from the column that they go to": ("schedules of V1", 2, ""),
-    "only states that go back are precopied": ("next columns", 1, "first_state=1, length=1"),
-    "slots that come in get no column": ("slots", 1, ""),
-}
-"""Planted defects: the decision and the bound at which they first show, and a part of the input."""
+FIRST_SHOWN = tomllib.loads(Path(__file__).with_name("first_shown.toml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", slow_after(5, FIRST_SHOWN))
 @pytest.mark.usefixtures("on_cpu")
 def test_a_planted_defect_shows_at_its_bound(name: str, tmp_path: Path) -> None:
-    decision, bound, part = FIRST_SHOWN[name]
+    expected = FIRST_SHOWN[name]
     with broken_subject(defect_named(name).variant, tmp_path) as subject:
-        shown = first_failing(decision, subject)
-    assert (shown[0], part in shown[1]) == (bound, True), shown
+        bound, drawn = first_failing(expected["decision"], subject)
+    assert (bound, expected["part"] in drawn) == (expected["bound"], True), drawn
 
 
 def first_failing(decision: str, subject: Subject) -> tuple[int, str]:

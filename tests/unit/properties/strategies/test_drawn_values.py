@@ -129,19 +129,6 @@ def test_drafts_have_room_in_a_block_and_in_every_conv_state(setup: Setup) -> No
                 assert state.shape[0 if setup.layout == "SD" else 1] > setup.num_spec
 
 
-@given(batches_after_forward(crowded=True) | batches_before_forward())
-def test_blocks_of_requests_are_distinct_and_inside_their_pool(
-    batch: BatchAfterForward | BatchBeforeForward,
-) -> None:
-    cache = batch.cache
-    for group in range(cache.num_groups):
-        owned = [cache.labels[number] for (g, *_), number in cache.owned.items() if g == group]
-        assert len(set(owned)) == len(owned)
-        assert all(0 < block < cache.num_blocks for block in owned)
-    if batch.setup.shared:
-        assert len(set(cache.owned.values())) == len(cache.owned)
-
-
 @given(batches_after_forward() | batches_before_forward())
 def test_tables_name_the_blocks_that_requests_own_in_the_rows_where_these_are(
     batch: BatchAfterForward | BatchBeforeForward,
@@ -152,23 +139,6 @@ def test_tables_name_the_blocks_that_requests_own_in_the_rows_where_these_are(
         for row, request in enumerate(batch.row_order):
             for column in cache.columns[request]:
                 assert rows[row][column] == cache.block(group, request, column) > 0
-
-
-@given(batches_after_forward(crowded=True) | batches_before_forward())
-def test_slots_are_unique_and_the_rest_of_the_mapping_belongs_to_no_row(
-    batch: BatchAfterForward | BatchBeforeForward,
-) -> None:
-    slots = [slot for slot in batch.slots if slot >= 0]
-    assert len(set(slots)) == len(slots)
-    assert not set(slots) & set(batch.mapping.values()[batch.num_reqs :])
-
-
-@given(batches_before_forward())
-def test_a_request_before_a_step_comes_from_a_step_that_can_have_been(batch: BatchBeforeForward) -> None:
-    for one in batch.requests:
-        assert one.length >= 1
-        assert one.accepted - 1 + one.rejected <= batch.setup.num_spec
-        assert one.first_state >= 1 or not one.remembered
 
 
 @given(batches_after_forward(), batches_after_forward())
