@@ -51,7 +51,9 @@ class ConformanceProfile:
         """The number of examples of each property, by the property's id."""
         cheap = subject.sequences is not None and not subject.sequences.isolated
         return {
-            name: (cheap and one.in_process) or one.examples for one in self.sets for name in one.properties
+            name: (cheap and property_set.in_process) or property_set.examples
+            for property_set in self.sets
+            for name in property_set.properties
         }
 
 
@@ -92,12 +94,12 @@ def with_xfails(plan: Plan, subject: Subject) -> Subject:
     changed = copy.copy(subject)
     changed.known_deviations = ()
     if not plan.as_new:
-        path, own = Path(plan.xfails), {one.id for one in subject.known_deviations}
+        path, own = Path(plan.xfails), {defect.id for defect in subject.known_deviations}
         changed.known_deviations = (*subject.known_deviations, *subject.declared_in(path))
-        for one in changed.known_deviations[len(subject.known_deviations) :]:
-            if one.id in own:
+        for defect in changed.known_deviations[len(subject.known_deviations) :]:
+            if defect.id in own:
                 rule = "should not be that of a defect that the subject declares"
-                raise ValueError(f"id = {one.id!r}, but {rule} [{path}]")
+                raise ValueError(f"id = {defect.id!r}, but {rule} [{path}]")
     return changed
 
 

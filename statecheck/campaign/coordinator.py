@@ -164,7 +164,9 @@ def terminated_like_interrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    with _handled([one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN], interrupt):
+    with _handled(
+        [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN], interrupt
+    ):
         yield
 
 

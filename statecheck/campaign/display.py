@@ -94,9 +94,9 @@ def line(campaign: Campaign) -> str:
     """Where the campaign stands, in a line."""
     state, plan, spent = campaign.state, campaign.plan, campaign.at
     states = state.property_states.values()
-    falsified = len({one.id for one in states if one.failed})
-    failing = sum(one.failing for one in states)
-    running = [one.unit for one in states if one.running]
+    falsified = len({property_state.id for property_state in states if property_state.failed})
+    failing = sum(property_state.failing for property_state in states)
+    running = [property_state.unit for property_state in states if property_state.running]
     now = f"; running {', '.join(running)}" if running else ""
     of = f" of {plan.budget:.0f}" if plan.budget is not None else ""
     rate = state.examples / max(spent, 1e-9)

@@ -57,40 +57,44 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
         raise ValueError("records = [], but should have one at least [merge_records]")
     first, found = records[0], dict[int, tuple[CampaignRecord, str]]()
     names = names or [f"record {number}" for number in range(len(records))]
-    for one, name in zip(records, names, strict=True):
+    for other, name in zip(records, names, strict=True):
         for field in (*_SAME, "release"):
-            mine, theirs = (getattr(it if field == "release" else it.plan, field) for it in (first, one))
+            mine, theirs = (
+                getattr(record if field == "release" else record.plan, field) for record in (first, other)
+            )
             if mine != theirs:
                 raise ValueError(f"{field} = {theirs!r}, but should be {mine!r} as in {names[0]} [{name}]")
-        alone = sorted({row.id for row in first.properties} ^ {row.id for row in one.properties})
+        alone = sorted({row.id for row in first.properties} ^ {row.id for row in other.properties})
         if alone:
             listed, rule = first_names(alone, _MOST_NAMES), "none: the properties of all shards are the same"
             raise ValueError(
                 f"properties of one shard alone = {listed}, but should be {rule} [{names[0]}, {name}]"
             )
         # A folder of reports has its latest record twice. Of two that differ, either may be incomplete.
-        known, where = found.setdefault(one.plan.shard, (one, name))
-        if known != one:
-            shard = shard_name(one.plan.shard, one.plan.shards)
+        known, where = found.setdefault(other.plan.shard, (other, name))
+        if known != other:
+            shard = shard_name(other.plan.shard, other.plan.shards)
             raise ValueError(f"shard = {shard}, but should be another one than in {where} [{name}]")
     count = first.plan.shards
     if count == 1:
         return first
     shards = [found[shard][0] for shard in sorted(found)]
     missing = [shard for shard in range(count) if shard not in found]
-    has_canary = any(one.canary for one in shards)
-    warnings = [(one.plan.shard, text) for one in shards for text in one.warnings]
+    has_canary = any(record.canary for record in shards)
+    warnings = [(record.plan.shard, text) for record in shards for text in record.warnings]
     warnings += [
-        (one.plan.shard, "the canary was not found") for one in shards if has_canary and not one.canary
+        (record.plan.shard, "the canary was not found")
+        for record in shards
+        if has_canary and not record.canary
     ]
     versions = {
-        name: [*dict.fromkeys(one.environment.get(name, "unknown") for one in shards)]
+        name: [*dict.fromkeys(record.environment.get(name, "unknown") for record in shards)]
         for name in _VERSIONS
-        if any(name in one.environment for one in shards)
+        if any(name in record.environment for record in shards)
     }
 
     def every(name: str) -> list[Any]:
-        return [item for one in shards for item in getattr(one, name)]
+        return [item for record in shards for item in getattr(record, name)]
 
     def joined(texts: Iterable[str]) -> str:
         """Each text once; most often all are equal."""
@@ -102,35 +106,37 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
             shards[0].plan,
             shard=0,
             shards=1,
-            engines=sum(one.plan.engines for one in shards),
-            budget=max((one.plan.budget for one in shards if one.plan.budget is not None), default=None),
-            examples=sum(one.plan.examples or 0 for one in shards) or None,
-            fail_on_untested=any(one.plan.fail_on_untested for one in shards),
+            engines=sum(record.plan.engines for record in shards),
+            budget=max(
+                (record.plan.budget for record in shards if record.plan.budget is not None), default=None
+            ),
+            examples=sum(record.plan.examples or 0 for record in shards) or None,
+            fail_on_untested=any(record.plan.fail_on_untested for record in shards),
         ),
-        began=min(shards, key=lambda one: one.start).began,
-        seconds=max(one.seconds for one in shards),
-        rounds=sum(one.rounds for one in shards),
-        complete=all(one.complete for one in shards) and not missing,
-        interrupted=any(one.interrupted for one in shards),
-        applicable=max(one.applicable for one in shards),
+        began=min(shards, key=lambda record: record.start).began,
+        seconds=max(record.seconds for record in shards),
+        rounds=sum(record.rounds for record in shards),
+        complete=all(record.complete for record in shards) and not missing,
+        interrupted=any(record.interrupted for record in shards),
+        applicable=max(record.applicable for record in shards),
         first_failure=min(
-            (one.first_failure for one in shards if one.first_failure),
+            (record.first_failure for record in shards if record.first_failure),
             key=lambda failure: failure["seconds"],
             default={},
         ),
         devices={
-            f"shard {shard_name(one.plan.shard, count)}: {key}": name
-            for one in shards
-            for key, name in one.devices.items()
+            f"shard {shard_name(record.plan.shard, count)}: {key}": name
+            for record in shards
+            for key, name in record.devices.items()
         },
         environment={
-            name: joined(one.environment.get(name, "") for one in shards)
-            for name in dict.fromkeys(name for one in shards for name in one.environment)
+            name: joined(record.environment.get(name, "") for record in shards)
+            for name in dict.fromkeys(name for record in shards for name in record.environment)
         },
         mixed_versions={name: each for name, each in versions.items() if len(each) > 1},
         warnings=[f"shard {shard_name(shard, count)}: {text}" for shard, text in warnings]
         + [f"shard {shard_name(shard, count)} is missing" for shard in missing],
-        canary=joined(one.canary for one in shards) if all(one.canary for one in shards) else "",
+        canary=joined(record.canary for record in shards) if all(record.canary for record in shards) else "",
         properties=_grouped(every("properties"), lambda row: row.id, merge_rows),
         buckets=sorted(
             _grouped(every("buckets"), lambda bucket: bucket.id, _bucket), key=lambda bucket: bucket.at
@@ -142,7 +148,7 @@ def merge_records(records: Sequence[CampaignRecord], names: Sequence[str] = ()) 
             lambda group: _first(CORPUS_VERDICTS, group, "verdict"),
         ),
         known=_grouped(every("known"), lambda defect: defect.id, _known),
-        launched=sorted(sum((Counter(dict(one.launched)) for one in shards), Counter()).items()),
+        launched=sorted(sum((Counter(dict(record.launched)) for record in shards), Counter()).items()),
     )
 
 
@@ -179,7 +185,7 @@ def _bucket(group: list[BucketRecord]) -> BucketRecord:
         min(group, key=weight),
         examples=sum(record.examples for record in group),
         at=min(record.at for record in group),
-        first_seen=min(seen, key=lambda one: one.get("date") or "9999", default={}),
+        first_seen=min(seen, key=lambda first_seen: first_seen.get("date") or "9999", default={}),
         kept_before=any(record.kept_before for record in group),
     )
 

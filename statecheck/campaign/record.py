@@ -77,7 +77,7 @@ class PropertyRecord:
 
     def with_status(self, *wanted: Status) -> list[str]:
         """The configurations with one of these statuses."""
-        values = {one.value for one in wanted}
+        values = {status.value for status in wanted}
         return [name for name, status in self.statuses.items() if status in values]
 
     @property
@@ -305,9 +305,9 @@ class CampaignRecord:
     @property
     def unverified(self) -> dict[str, str]:
         """Models that no property could say anything of, since they cannot be verified, and why."""
-        counts = [row.counts for row in self.properties]
-        reasons = {name: why for one in counts for name, why in one.unverified.items()}
-        compared = {name for one in counts for name, count in one.configurations.items() if count}
+        rows = self.properties
+        reasons = {name: why for row in rows for name, why in row.counts.unverified.items()}
+        compared = {name for row in rows for name, count in row.counts.configurations.items() if count}
         return {name: why for name, why in reasons.items() if name not in compared}
 
     @property
@@ -429,11 +429,11 @@ def _check(record: CampaignRecord) -> None:
         if row.compared > row.examples:
             rule = f"at most {row.examples}, the number of examples"
             raise Misfit(f"properties[{at}].counts.compared", row.compared, rule)
-    for at, one in enumerate(record.buckets):
-        if not _BUCKET.fullmatch(one.id):
-            raise Misfit(f"buckets[{at}].id", one.id, "ten hexadecimal digits")
+    for at, bucket in enumerate(record.buckets):
+        if not _BUCKET.fullmatch(bucket.id):
+            raise Misfit(f"buckets[{at}].id", bucket.id, "ten hexadecimal digits")
         for name in ("report", "corpus"):
-            path = getattr(one, name)
+            path = getattr(bucket, name)
             if _HIDDEN.search(path):
                 raise Misfit(f"buckets[{at}].{name}", path, "a path without control characters")
     for at, case in enumerate(record.corpus):

@@ -415,8 +415,14 @@ def _tables(record: CampaignRecord) -> list[tuple[str, tuple[str, ...], list[Seq
             "Situations, the missed ones first",
             ("situation", "topic", "examples", "first after", "by"),
             [
-                (one.name, one.topic, one.examples, "" if one.at is None else duration(one.at), one.property)
-                for one in marks
+                (
+                    mark.name,
+                    mark.topic,
+                    mark.examples,
+                    "" if mark.at is None else duration(mark.at),
+                    mark.property,
+                )
+                for mark in marks
             ],
         ),
         (
@@ -431,7 +437,7 @@ def _tables(record: CampaignRecord) -> list[tuple[str, tuple[str, ...], list[Seq
         ),
         ("Where it ran", ("what", "value"), list(_surroundings(record))),
     ]
-    return [one for one in found if one[2]]
+    return [section for section in found if section[2]]
 
 
 def _surroundings(record: CampaignRecord) -> Iterator[tuple[str, str]]:

@@ -185,9 +185,9 @@ _SETTLED = ("KNOWN", "FIXED", "NOT REPRODUCED", "NOT APPLICABLE")
 def _files(folders: Iterable[str]) -> list[Path]:
     """The files of several corpora; of files with the same name and the same contents, one."""
 
-    def are_equal(one: Path, other: Path) -> bool:
+    def are_equal(first: Path, other: Path) -> bool:
         try:
-            return filecmp.cmp(one, other, shallow=False)
+            return filecmp.cmp(first, other, shallow=False)
         except OSError:
             return False
 
@@ -208,7 +208,11 @@ def _files(folders: Iterable[str]) -> list[Path]:
 def last_verdicts(plan: Plan) -> dict[str, str]:
     """By the name of a case's file, what came of it in the latest campaigns of the subject on the device; cases that failed there, too."""
     latest = islice(saved_records(Path(plan.reports)), _MOST_READ)
-    same = (one for one in latest if (one.plan.subject, one.plan.device) == (plan.subject, plan.device))
+    same = (
+        record
+        for record in latest
+        if (record.plan.subject, record.plan.device) == (plan.subject, plan.device)
+    )
     found: dict[str, str] = {}
     for record in islice(same, _RECORDS):
         verdicts = {PurePath(bucket.corpus).name: "FAILED" for bucket in record.buckets if bucket.corpus}
@@ -279,17 +283,27 @@ class FirstPass:
 
     def __init__(self, plan: Plan, state: CampaignState, homes: dict[str, WorkerHandle]) -> None:
         self._plan, self._state, self._homes = plan, state, homes
-        untried = [one for one in state.property_states.values() if one.open and not one.tried]
-        units = {one.id: one.unit for one in untried}
+        untried = [
+            candidate
+            for candidate in state.property_states.values()
+            if candidate.open and not candidate.tried
+        ]
+        units = {candidate.id: candidate.unit for candidate in untried}
         self._waiting = deque(_Visit(units[id_], examples) for id_, examples in visits() if id_ in units)
         measured = {id_ for id_, _ in visits()}
         # Properties without a learned place come last, scenarios behind the others. Units of one configuration follow each other: what it
         # takes to have a model is paid once.
         others = sorted(
-            (one for one in untried if one.id not in measured),
-            key=lambda one: (follows_requests(one.tested), one.tested.launches, one.configuration),
+            (candidate for candidate in untried if candidate.id not in measured),
+            key=lambda candidate: (
+                follows_requests(candidate.tested),
+                candidate.tested.launches,
+                candidate.configuration,
+            ),
         )
-        self._waiting.extend(_Visit(one.unit, configuration=one.configuration) for one in others)
+        self._waiting.extend(
+            _Visit(candidate.unit, configuration=candidate.configuration) for candidate in others
+        )
         self._visits = Counter[str]()
         self._in_hand = Counter[str]()
 
@@ -410,21 +424,23 @@ class Rounds:
             if self._examples_before == self._state.examples:
                 return
             self._examples_before = self._state.examples
-        chosen = [one for one in states.values() if one.open]
+        chosen = [candidate for candidate in states.values() if candidate.open]
         if self._by_time and self.begun % (1 + _ROUNDS_BELOW_LEVEL) < _ROUNDS_BELOW_LEVEL:
             # A round for each level: a property with too few inputs, or too little time, for a level keeps no other from the next.
             self._level = max(self._level, min(self.begun, len(_COMPARED_BY_LEVEL) - 1))
-            while not any(self._missing(one) > 0 for one in chosen) and self._level + 1 < len(
+            while not any(self._missing(candidate) > 0 for candidate in chosen) and self._level + 1 < len(
                 _COMPARED_BY_LEVEL
             ):
                 self._level += 1
-            chosen = [one for one in chosen if one.unshrunk or self._missing(one) > 0] or chosen
+            chosen = [
+                candidate for candidate in chosen if candidate.unshrunk or self._missing(candidate) > 0
+            ] or chosen
         chosen.sort(key=self._urgency)
         # Several explorations of each property, where there are more workers than properties.
         times = -(-len(workers) // len(chosen)) if chosen and self._by_time else 1
         left = (self._plan.examples or 0) - self._state.examples
-        for number, one in ((number, one) for number in range(times) for one in chosen):
-            unit = one.unit
+        for number, candidate in ((number, candidate) for number in range(times) for candidate in chosen):
+            unit = candidate.unit
             # Counted by the unit, since which rounds it is in depends on how fast others are.
             nth = self._explored[unit] - (number > 0)
             self._explored[unit] += not number
@@ -432,11 +448,11 @@ class Rounds:
             size = 0
             if not self._by_time:
                 # What is left of the examples goes to the units in this order; what shrinking takes beyond that, only later rounds lack.
-                is_long = follows_requests(one.tested) or one.configuration
+                is_long = follows_requests(candidate.tested) or candidate.configuration
                 size = min(_FIXED_SCENARIOS if is_long else _FIXED_EXAMPLES, left)
                 left -= size
             if self._by_time or size > 0:
-                self._queue.append(Explore(one.id, seed, size, configuration=one.configuration))
+                self._queue.append(Explore(candidate.id, seed, size, configuration=candidate.configuration))
         self.begun += bool(self._queue)
 
     def _missing(self, property_state: PropertyState) -> int:
@@ -481,7 +497,7 @@ class Rounds:
             patience = min(max(fair, _PATIENT / (property_state.rate or 1)), left)
             return replace(task, max_examples=size, enough=missing, patience=patience)
         # The seconds of a worker that a property gets in a round.
-        units = sum(one.open for one in self._state.property_states.values())
+        units = sum(candidate.open for candidate in self._state.property_states.values())
         fair = (self._plan.budget or 0) * engines / (3 * max(1, units))
         times = _ENGINES if any(map(is_engine, property_state.tested.functions)) else 1
         slice_ = min(_SLICE, max(_SHORTEST_SLICE, fair)) * times
@@ -512,17 +528,25 @@ class FixedExamples:
 
     def __init__(self, plan: Plan, state: CampaignState, examples: Mapping[str, int]) -> None:
         self._state = state
-        chosen = [one for one in state.property_states.values() if one.open]
-        configurations = Counter(one.id for one in chosen)
+        chosen = [candidate for candidate in state.property_states.values() if candidate.open]
+        configurations = Counter(candidate.id for candidate in chosen)
         # Long ones first, so that no worker is left with a long one at the end.
-        chosen.sort(key=lambda one: (not one.tested.launches, one.configuration, one.id))
+        chosen.sort(
+            key=lambda candidate: (not candidate.tested.launches, candidate.configuration, candidate.id)
+        )
         self._waiting: deque[Explore] = deque()
-        for one in chosen:
-            whole = examples[one.id]
-            share = max(-(-whole // configurations[one.id]), min(whole, _LEAST_OF_CONFIGURATION))
-            seed = seed_of(plan, 0, unit_name(one.id, one.configuration))
+        for candidate in chosen:
+            whole = examples[candidate.id]
+            share = max(-(-whole // configurations[candidate.id]), min(whole, _LEAST_OF_CONFIGURATION))
+            seed = seed_of(plan, 0, unit_name(candidate.id, candidate.configuration))
             self._waiting.append(
-                Explore(one.id, seed, share, shrinking=SHRINKING_SECONDS, configuration=one.configuration)
+                Explore(
+                    candidate.id,
+                    seed,
+                    share,
+                    shrinking=SHRINKING_SECONDS,
+                    configuration=candidate.configuration,
+                )
             )
 
     def next(self) -> Explore | None:
@@ -533,7 +557,7 @@ class FixedExamples:
             property_state = states[task.unit]
             if property_state.open:
                 isolated = property_state.deaths > 0
-                as_found = sum(one.failed for one in states.values()) >= MANY
+                as_found = sum(candidate.failed for candidate in states.values()) >= MANY
                 return replace(task, known=property_state.known, isolated=isolated, as_found=as_found)
         return None
 
@@ -615,11 +639,13 @@ class Exhaustion:
     """Gives out the inputs of the enumerations."""
 
     def __init__(self, plan: Plan, state: CampaignState) -> None:
-        property_states = {one.id: one for one in state.property_states.values()}
+        property_states = {candidate.id: candidate for candidate in state.property_states.values()}
         self.progress = {
-            one.decision: DecisionProgress(one, property_states[one.property], plan.engines)
-            for one in enumerations().values()
-            if one.property in property_states and one.device in (None, plan.device)
+            enumeration.decision: DecisionProgress(
+                enumeration, property_states[enumeration.property], plan.engines
+            )
+            for enumeration in enumerations().values()
+            if enumeration.property in property_states and enumeration.device in (None, plan.device)
         }
 
     def next(self, left: float) -> Explore | None:
@@ -628,8 +654,8 @@ class Exhaustion:
         Args:
             left: seconds of the budget.
         """
-        waiting = (one for one in self.progress.values() if one.open)
-        chosen = min(waiting, key=lambda one: one.urgency, default=None)
+        waiting = (progress for progress in self.progress.values() if progress.open)
+        chosen = min(waiting, key=lambda progress: progress.urgency, default=None)
         if chosen is None:
             return None
         property_state = chosen.property_state

@@ -282,9 +282,9 @@ class CampaignState:
     def marks(self) -> dict[str, MarkRecord]:
         """The marks that should be reached."""
         found = {}
-        for one in self._expected():
-            found[one.name] = self._marked.setdefault(one.name, MarkRecord(one.name, ""))
-            found[one.name].topic = one.topic
+        for mark in self._expected():
+            found[mark.name] = self._marked.setdefault(mark.name, MarkRecord(mark.name, ""))
+            found[mark.name].topic = mark.topic
         return found
 
     @property
@@ -428,7 +428,8 @@ class KnownDefects:
     ) -> None:
         self.matcher = KnownDefectMatcher(declared, profile)
         self.all = {
-            name: KnownRecord(name, one.title, one.link) for name, one in self.matcher.declared.items()
+            name: KnownRecord(name, defect.title, defect.link)
+            for name, defect in self.matcher.declared.items()
         }
         self._selected, self._tolerates_fixed = selected, tolerates_fixed
 

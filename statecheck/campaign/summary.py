@@ -238,7 +238,9 @@ def _read(text: str) -> Case | None:
 
 def in_order(record: CampaignRecord) -> list[Cause]:
     """The causes, new ones first."""
-    return sorted(grouped(record.buckets), key=lambda group: not any(is_new(one, record) for one in group))
+    return sorted(
+        grouped(record.buckets), key=lambda group: not any(is_new(bucket, record) for bucket in group)
+    )
 
 
 def known_since(group: Cause, record: CampaignRecord) -> str:

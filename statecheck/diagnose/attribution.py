@@ -347,7 +347,7 @@ class _Recorder:
             view = f"{name}.view({tensor.dtype}).as_strided({tuple(tensor.shape)}, {tensor.stride()}"
             return f"{view}, {offset // tensor.element_size()})"
         if tensor.dtype is torch.int64 and tensor.dim() == 1:
-            places = [self._address(one) for one in tensor.tolist()]
+            places = [self._address(address) for address in tensor.tolist()]
             if all(places):
                 return f"[{', '.join(places)}]"
         return brief(self._describer.tensor(tensor), _MOST_ELEMENTS)

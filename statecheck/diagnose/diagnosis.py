@@ -230,7 +230,7 @@ def with_earlier_calls(
         rules: what to expect of the earlier calls.
     """
     search = _SequenceSearch(case, fresh, rules, time.monotonic() + seconds)
-    before = tuple(one for one in earlier.lately if one != case.steps)
+    before = tuple(example for example in earlier.lately if example != case.steps)
     at_failure = earlier.at_failure
     for examples, failing in (
         # Small ones first: of all that show it, the shortest sequence of small calls is read most easily.
@@ -247,7 +247,7 @@ def with_earlier_calls(
 def _by_size(examples: Iterable[Sequence[Step]]) -> Examples:
     """Each of the examples once, the smallest first."""
     # By their text: an argument may be a list, which has no hash.
-    texts = {repr(one): tuple(one) for one in examples}
+    texts = {repr(example): tuple(example) for example in examples}
     return tuple(texts[text] for text in sorted(texts, key=len))
 
 

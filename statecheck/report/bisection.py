@@ -69,7 +69,7 @@ class Bisection:
 
     @property
     def by_name(self) -> dict[str, TriedRelease]:
-        return {one.name: one for one in self.tried}
+        return {release.name: release for release in self.tried}
 
     @property
     def decided(self) -> list[TriedRelease]:
@@ -94,7 +94,7 @@ class Bisection:
     @property
     def line(self) -> str:
         """Since when it is wrong and right: every change between releases that were tried."""
-        runs = [(state, list(found)) for state, found in groupby(self.decided, lambda one: one.state)]
+        runs = [(state, list(found)) for state, found in groupby(self.decided, lambda release: release.state)]
         if not runs:
             return f"not known: none of {len(self.tried)} releases gave a verdict"
         if len(runs) == 1:

@@ -93,7 +93,7 @@ def gpus_here() -> tuple[tuple[str, str, str], ...]:
     done = run_command(command, seconds=limits.COMMAND)
     lines = done.stdout.splitlines() if done.returncode == 0 else []
     found = (tuple(line.split(", ")) for line in lines)
-    return tuple((one[0], one[1], one[2]) for one in found if len(one) == 3)
+    return tuple((fields[0], fields[1], fields[2]) for fields in found if len(fields) == 3)
 
 
 def _version(package: str) -> str:

@@ -200,9 +200,9 @@ def _sentence(case: Case, failure: Failure) -> str:
         return str(_SERVED_TEXTS["laws"].get(law, wrong_state))
     function = cause_of(case).function
     fitting = (
-        one
-        for one in _SERVED_TEXTS["functions"]
-        if any(fnmatchcase(function, name) for name in one["patterns"])
+        entry
+        for entry in _SERVED_TEXTS["functions"]
+        if any(fnmatchcase(function, name) for name in entry["patterns"])
     )
     found = next(fitting, None)
     return str(found["sentence"]) if found else wrong_state if case.timeline is not None else ""

@@ -104,7 +104,7 @@ class _ScenarioStory:
 
     def _step(self, step: Mapping[str, Any]) -> None:
         # Several laws may be broken at once; the case is about one of them.
-        findings = sorted(step["findings"], key=lambda one: one[0] != broken_law(self.case))
+        findings = sorted(step["findings"], key=lambda finding: finding[0] != broken_law(self.case))
         law, seen, wanted, about = next(iter(findings), ("", "", "", {}))
         wrong = _Wrong(law, f"{seen}, but {wanted}", dict(about)) if law else None
         if step["scheduled"] or step["preempted"]:
@@ -114,7 +114,7 @@ class _ScenarioStory:
 
     def _forward(self, step: Mapping[str, Any], wrong: _Wrong | None) -> None:
         tables = _tables(step["tables"])
-        known = {place: ((*one, ()),) for place, one in self.published.items()} | self.held
+        known = {place: ((*state, ()),) for place, state in self.published.items()} | self.held
         words = decided(step, self.tables, tables, self.begun)
         rows = [
             self._used(name, group, table, known, step["accesses"])
@@ -178,7 +178,7 @@ class _ScenarioStory:
             blocks[group].append(block)
         for group, found in blocks.items():
             stood = [((*self.published[group, block], ()),) for block in found]
-            cells = (self._cell(group, block, one) for block, one in zip(found, stood, strict=True))
+            cells = (self._cell(group, block, state) for block, state in zip(found, stood, strict=True))
             yield TableRow(CACHE, group, None, tuple(cells))
 
     def _cell(self, group: int, block: int, found: Founds, otherwise: str = "") -> Cell:
@@ -244,7 +244,7 @@ def _tables(owners: Any) -> Tables:
     found: Tables = {}
     for name, group, column, block in owners:
         found.setdefault((name, group), {})[column] = block
-    return dict(sorted(found.items(), key=lambda one: (len(one[0][0]), one[0])))
+    return dict(sorted(found.items(), key=lambda item: (len(item[0][0]), item[0])))
 
 
 def _place(rows: list[TableRow], about: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -324,12 +324,12 @@ def decided(step: Mapping[str, Any], before: Tables, tables: Tables, begun: set[
     return words + _moved(before, tables)
 
 
-def _work(one: Mapping[str, Any], *, again: bool) -> str:
-    own, drafts = one["tokens"] - one["drafts"], one["drafts"]
+def _work(row: Mapping[str, Any], *, again: bool) -> str:
+    own, drafts = row["tokens"] - row["drafts"], row["drafts"]
     work = f"computes {own}" + (f" and {drafts} {'draft' if drafts == 1 else 'drafts'}" if drafts else "")
-    if not one["begins"]:
+    if not row["begins"]:
         return work
-    hit = f" with a hit of {tokens(one['computed'])}" if one["computed"] else ""
+    hit = f" with a hit of {tokens(row['computed'])}" if row["computed"] else ""
     return f"{'resumes' if again else 'begins'}{hit} and {work}"
 
 
@@ -385,7 +385,9 @@ _NAME, _CELL, _SENTENCE = 40, 80, 400
 def block_tables(timeline: Timeline) -> dict[int, str]:
     """Markdown for each moment that has tables, by the moment's number."""
     moments = enumerate(timeline.moments)
-    return {number: "\n".join(_table_of(timeline, number, one)) for number, one in moments if one.rows}
+    return {
+        number: "\n".join(_table_of(timeline, number, moment)) for number, moment in moments if moment.rows
+    }
 
 
 def _table_of(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
@@ -394,7 +396,7 @@ def _table_of(timeline: Timeline, number: int, moment: Moment) -> Iterator[str]:
     rows = ([_row_name(row), *(_cell_text(row, column) for column in shown)] for row in moment.rows)
     yield from table(("", *map(str, shown)), rows)
     sentences = [*_sentences(timeline, number)]
-    yield from ("", *(f"- {escaped(one, _SENTENCE)}" for one in sentences)) if sentences else ()
+    yield from ("", *(f"- {escaped(sentence, _SENTENCE)}" for sentence in sentences)) if sentences else ()
 
 
 def _row_name(row: TableRow) -> str:

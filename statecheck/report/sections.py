@@ -127,7 +127,7 @@ def _story(timeline: Timeline | None) -> Iterator[Section]:
 
 def input_sections(case: Case) -> Iterator[Section]:
     """The steps as Python; of a port, before them, the calls that they come to."""
-    lines = [line for one in _lines(case) for line in one.splitlines()]
+    lines = [line for text in _lines(case) for line in text.splitlines()]
     ported = "\n".join(filter(None, case.own_calls)).splitlines()
     # A single call stands above what it came to.
     if len(ported) > 1:
@@ -216,7 +216,9 @@ def _outcome(case: Case, number: int) -> str:
     # The report's head may say it already, and both lines above have all of a few elements.
     if str(found) not in case.message:
         lines.append(f"difference  {shortened(str(found), ROOM)}")
-    if found.tensors and any(len(one.values()) > _AROUND or len(one.shape) > 1 for one in found.tensors):
+    if found.tensors and any(
+        len(tensor.values()) > _AROUND or len(tensor.shape) > 1 for tensor in found.tensors
+    ):
         lines += _marked(*found.tensors)
     return "\n".join([*(f"{title}  " for title in before), last, fenced("\n".join(lines), "text")])
 
@@ -225,7 +227,7 @@ def _marked(expected: Tensor, actual: Tensor) -> list[str]:
     """Both tensors around the first element in which they differ, in row-major order, with a mark below it."""
     want, got = expected.values(), actual.values()
     pairs = enumerate(zip(want, got, strict=False))
-    at = next((i for i, (one, other) in pairs if one != other), min(len(want), len(got)))
+    at = next((i for i, (wanted, seen) in pairs if wanted != seen), min(len(want), len(got)))
     first = max(0, at - _AROUND)
     skipped = "... " if first else ""
     texts = [", ".join(map(str, values[first : at + _AROUND])) for values in (want, got)]

@@ -141,7 +141,7 @@ def require_plain(case: Case) -> int:
     # A port gets as arguments what the documented functions read of variables.
     if not case.own_calls and len({call.environment for call in case.calls}) > 1:
         _refuse("it takes variables that change, which the project may read once", case)
-    if any(isinstance(one, Refusal) for one in case.expected[: failure.call]):
+    if any(isinstance(outcome, Refusal) for outcome in case.expected[: failure.call]):
         _refuse("calls before it are refused", case)
     return failure.call
 
@@ -245,7 +245,7 @@ class _Writer:
                 given.append(f"{variable} = {text}")
                 texts[name] = variable
         receiver = named.get("self")
-        if any(isinstance(one, BufferMaker) for value in named.values() for one in _inside(value)):
+        if any(isinstance(part, BufferMaker) for value in named.values() for part in _inside(value)):
             self._require_free("make_buffer")
             place = f'device=torch.device("{self.case.device}"), pin_memory={self.case.device != "cpu"}'
             buffer = self._own("CpuGpuBuffer")
@@ -412,14 +412,14 @@ def _source_of(node: ast.expr, pools: set[str]) -> str:
         ValueError: anything but numbers, texts, lists, views and addresses of pools, and tensors of numbers.
     """
     if isinstance(node, ast.List) and node.elts:
-        addresses = [_ADDRESS.fullmatch(ast.unparse(one)) for one in node.elts]
+        addresses = [_ADDRESS.fullmatch(ast.unparse(element)) for element in node.elts]
         if all(addresses):
-            found = [one for one in addresses if one is not None]
-            pools.update(one["pool"] for one in found)
-            listed = ", ".join(f"{one['pool']}.data_ptr() + {one['offset']}" for one in found)
+            found = [address for address in addresses if address is not None]
+            pools.update(address["pool"] for address in found)
+            listed = ", ".join(f"{address['pool']}.data_ptr() + {address['offset']}" for address in found)
             return f"torch.tensor([{listed}], dtype=torch.int64)"
     if isinstance(node, (ast.List, ast.Tuple)):
-        items = [_source_of(one, pools) for one in node.elts]
+        items = [_source_of(element, pools) for element in node.elts]
         return f"[{', '.join(items)}]" if isinstance(node, ast.List) else f"({', '.join([*items, ''])})"
     if view := _VIEW.fullmatch(ast.unparse(node)):
         pools.add(view["pool"])
@@ -557,12 +557,12 @@ def _is_data(value: Value) -> bool:
 def as_lists(value: Value) -> Any:
     """The value in the form to which the lines bring a result."""
     if isinstance(value, Tensor):
-        flat = [one.item() if hasattr(one, "item") else one for one in value.values()]
+        flat = [number.item() if hasattr(number, "item") else number for number in value.values()]
         return _shaped(flat, value.shape)
     if isinstance(value, (list, tuple)):
-        return [as_lists(one) for one in value]
+        return [as_lists(item) for item in value]
     if isinstance(value, dict):
-        return {key: as_lists(one) for key, one in value.items()}
+        return {key: as_lists(item) for key, item in value.items()}
     return value
 
 

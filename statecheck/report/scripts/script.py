@@ -422,7 +422,7 @@ def _of_library(case: Case, script: Any) -> Iterator[str]:
             yield script(*made, operations)
             operations, first = [], 0
         made = named["model"], named["seed"], named["features"]
-        moved = list(_operations([one for one, _ in others], first))
+        moved = list(_operations([call for call, _ in others], first))
         operations += moved
         first = 1 + max((given["context"] for _, given in moved), default=first)
     yield script(*made, operations)
@@ -439,13 +439,13 @@ def _operations(calls: Sequence[Call], first: int) -> Iterator[tuple[str, _Argum
 def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iterator[str]:
     yield _PORT.format(root=root, name=name, rooms=_ROOMS if name.startswith("subjects.") else "")
     taken = scenarios(case)
-    if any(call.function.endswith(".generate") for one in taken for call, _ in one):
+    if any(call.function.endswith(".generate") for scenario in taken for call, _ in scenario):
         yield _GREEDY
     about_length = case.failure is not None and case.failure.place.endswith("length")
     first = 0
-    for number, one in enumerate(taken):
+    for number, scenario in enumerate(taken):
         writer = _Writer(choices, first, about_length=about_length and number == len(taken) - 1)
-        yield from writer.lines(one)
+        yield from writer.lines(scenario)
         first += len(writer.contexts)
 
 
@@ -557,7 +557,7 @@ class _Writer:
 
 def _plain(value: Any) -> Any:
     """Rows and orders as a person writes them."""
-    if isinstance(value, (list, tuple)) and all(isinstance(one, int) for one in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value):
         return list(value)
     if isinstance(value, (list, tuple)):
         return [(sequence, list(tokens)) for sequence, tokens in value]
