@@ -57,9 +57,8 @@ class SequenceTokens:
         require(name in self.saved, "saved", name, "have been saved")
         self._set((context, sequence), self.saved[name])
 
-    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> None:
-        """The sequence has what was saved: a library that does not refuse the first quarters of a save says that they are all of it."""
-        require(0 <= quarters <= 3, "quarters", quarters, "be from 0 to 3")
+    def load_damaged(self, context: int, sequence: int, damage: str, name: str) -> None:  # noqa: ARG002 - the arguments of the operation
+        """The sequence has what was saved: a library that does not refuse a damaged save says that it is whole."""
         self.load(context, sequence, name)
 
     def drop(self, context: int, sequence: int) -> None:
@@ -77,6 +76,13 @@ class SequenceTokens:
         whole = (*self.of((context, sequence)), *tokens)
         self._set((context, sequence), whole[:length] if length in (len(whole), len(whole) - 1) else ())
 
+    def cancel(self, context: int, sequence: int, tokens: Tokens, length: int | None) -> None:
+        """The sequence has its tokens and the first of those that were cancelled, as many as the library says, or it is empty."""
+        before = self.of((context, sequence))
+        whole = (*before, *tokens)
+        known = length is not None and len(before) <= length <= len(whole)
+        self._set((context, sequence), whole[:length] if known else ())
+
     def lengths(self) -> dict[Place, int]:
         """Of all sequences that have tokens."""
         return {place: len(tokens) for place, tokens in sorted(self.tokens.items())}
@@ -87,9 +93,9 @@ class SequenceTokens:
             self.tokens[place] = tokens
 
 
-CONTINUATION, BATCH, REUSE = "continuation", "batch", "reuse"
+CONTINUATION, BATCH, REUSE, STOP = "continuation", "batch", "reuse", "stop"
 """Beside the names of operations, what logits that are compared with those of a fresh run are evidence of: a sequence that had tokens got more,
-a batch had several rows, and the library said how many tokens it processed of a sequence that it knew."""
+a batch had several rows, the library said how many tokens it processed of a sequence that it knew, and generation ended at a stop token."""
 
 
 @dataclass
@@ -124,14 +130,14 @@ class SequenceOrigins:
         """What the sequence had is gone."""
         self.of_places[context, sequence] = self.saved.get(name, frozenset()) | {"load"}
 
-    def refuse_part(self, context: int, sequence: int) -> None:
+    def refuse_damaged(self, context: int, sequence: int) -> None:
         """The sequence goes on as if nothing had been loaded."""
-        self._add("load_part", (context, sequence))
+        self._add("load_damaged", (context, sequence))
 
-    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> None:  # noqa: ARG002 - as above
+    def load_damaged(self, context: int, sequence: int, damage: str, name: str) -> None:  # noqa: ARG002 - as above
         """As a load."""
         self.load(context, sequence, name)
-        self._add("load_part", (context, sequence))
+        self._add("load_damaged", (context, sequence))
 
     def drop(self, context: int, sequence: int) -> None:
         """What begins there reads nothing of the sequence, and all others of the context lose nothing."""
@@ -145,9 +151,15 @@ class SequenceOrigins:
         for number, operations in enumerate(before):
             self.of_places[context, number] = operations | {"reorder"}
 
-    def generate(self, context: int, sequence: int) -> None:
-        """The tokens that follow come from generation."""
+    def generate(self, context: int, sequence: int, *, stopped: bool = False) -> None:
+        """The tokens that follow come from generation, which perhaps ended at a stop token."""
         self._add("generate", (context, sequence))
+        if stopped:
+            self._add(STOP, (context, sequence))
+
+    def cancel(self, context: int, sequence: int) -> None:
+        """Nothing of the request is left, where the sequence has lost all tokens, too."""
+        self._add("cancel", (context, sequence))
 
     def extend(self, context: int, sequence: int) -> None:
         """Tokens came in a batch."""
@@ -191,6 +203,11 @@ def distance(seen: Sequence[float], fresh: Sequence[float]) -> float:
 def is_greedy(token: int, fresh: Sequence[float], tolerance: float) -> bool:
     """Whether a token has the largest logit of a fresh run, or one within the tolerance of it."""
     return 0 <= token < len(fresh) and max(fresh) - fresh[token] <= tolerance * scale(fresh)
+
+
+def generated_length(tokens: Tokens, n: int, stop: int | None) -> int:
+    """How many tokens generation returns that begins with these: `n`, or fewer that end with the first stop token."""
+    return min(n, tokens.index(stop) + 1) if stop in tokens else n
 
 
 def most_processed(known: Tokens, whole: Tokens, again: int) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.sequences import BATCH, CONTINUATION, REUSE, SequenceTokens
+from oracle.sequences import BATCH, CONTINUATION, REUSE, STOP, SequenceTokens
 from properties.strategies.sequences import (
     ALL_TOKENS,
     CONTEXTS,
@@ -19,13 +19,14 @@ from properties.strategies.sequences import (
     SAVED,
     SOURCE,
     Again,
+    Cancel,
     Drop,
     Extend,
     ForkSequence,
     Generate,
     Grow,
     Load,
-    LoadPart,
+    LoadDamaged,
     Reorder,
     RollBack,
     Save,
@@ -51,14 +52,18 @@ CONFIGURATIONS = (
         reason="also where it was rolled back, or the library refused to"),
     Configuration("sequences/save", f"{LIBRARY}.save", f"{LIBRARY}.load", story=sequence_stories("save"), situations=("load",),
         reason="also where it was saved and loaded, over another one or in another context"),
-    Configuration("sequences/load-part", f"{LIBRARY}.save", f"{LIBRARY}.load_part", story=sequence_stories("load_part"), situations=("load_part",),
-        reason="also where a save was loaded of which a part is missing, which the library refuses"),
+    Configuration("sequences/load-damaged", f"{LIBRARY}.save", f"{LIBRARY}.load_damaged", story=sequence_stories("load_damaged"), situations=("load_damaged",),
+        reason="also where a save was loaded of which a part is missing or changed, or one of another model, which the library refuses"),
     Configuration("sequences/drop", f"{LIBRARY}.drop", story=sequence_stories("drop"), situations=("drop",),
         reason="also where another one was dropped in its place, or beside it"),
     Configuration("sequences/reorder", f"{LIBRARY}.reorder", story=sequence_stories("reorder"), situations=("reorder",),
         reason="also where sequences were reordered, as beams are"),
     Configuration("sequences/generate", f"{LIBRARY}.generate", story=sequence_stories("generate"), situations=("generate",),
         reason="also where the library generated them, with each feature of generation"),
+    Configuration("sequences/stop", f"{LIBRARY}.generate", f"{LIBRARY}.{STOP}", story=sequence_stories(STOP), situations=(STOP,),
+        reason="also where generation ended at a stop token, behind which tokens were accepted"),
+    Configuration("sequences/cancel", f"{LIBRARY}.cancel", story=sequence_stories("cancel"), situations=("cancel",),
+        reason="also where a request was cancelled in its place, between two pieces of its prompt or while it generated"),
     Configuration("sequences/again", f"{LIBRARY}.{REUSE}", story=sequence_stories("again", "save", "generate"), situations=(REUSE,),
         reason="also where a library said how much of it was known, which it did not process again"),
     Configuration("sequences/any", story=sequence_stories(*OPERATIONS), situations=(CONTINUATION,),
@@ -104,10 +109,11 @@ class SequenceRun:
             RollBack: ("roll_back", self.roll_back),
             Save: ("save", self.save),
             Load: ("load", self.load),
-            LoadPart: ("load_part", self.load_part),
+            LoadDamaged: ("load_damaged", self.load_damaged),
             Drop: ("drop", self.drop),
             Reorder: ("reorder", self.reorder),
             Generate: ("generate", self.generate),
+            Cancel: ("cancel", self.cancel),
         }
         for event in self.story.operations:
             function, happens = operations[type(event)]
@@ -177,11 +183,11 @@ class SequenceRun:
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
             self.take("load", context=context, sequence=target, name=name)
 
-    def load_part(self, event: LoadPart) -> None:
+    def load_damaged(self, event: LoadDamaged) -> None:
         if self.saved:
             name, _ = self.saved[-1 - event.saved % len(self.saved)]
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
-            self.take("load_part", context=context, sequence=target, quarters=event.quarters, name=name)
+            self.take("load_damaged", context=context, sequence=target, damage=event.damage, name=name)
 
     def drop(self, event: Drop) -> None:
         for context, sequence in self.of(event.sequence):
@@ -196,8 +202,14 @@ class SequenceRun:
         for context, sequence in self.of(event.sequence):
             n = min(1 + event.more, LONGEST - 1 - self.lengths[context, sequence])
             features = self.trial.sequences.features(self.model, "generate", event.features)
+            stop = {"stop": event.stop} if event.stop and self.trial.sequences.offers(STOP) else {}
             if n > 0:
-                self.take("generate", context=context, sequence=sequence, n=n, features=features)
+                self.take("generate", context=context, sequence=sequence, n=n, features=features, **stop)
+
+    def cancel(self, event: Cancel) -> None:
+        tokens = event.tokens[: LONGEST - 1 - self.lengths.get((0, event.sequence), 0)]
+        if tokens:
+            self.take("cancel", context=0, sequence=event.sequence, tokens=tokens, after=event.after)
 
     def of(self, count: int) -> list[tuple[int, int]]:
         """Context and number of the sequence with tokens that has this count, or that SAVED and others stand for; nothing where all are empty."""
@@ -220,12 +232,14 @@ class SequenceRun:
 
     def _follow(self, name: str, step: Any, /, *, context: int, **arguments: Any) -> None:
         arguments.pop("features", None)
+        lengths = {(of, number): count for of, number, count in step["lengths"]}
+        length = lengths.get((context, arguments.get("sequence")))
         if name == "extend":
             self.tokens.extend(context, arguments["rows"])
         elif name == "generate":
-            sequence, generated, lengths = arguments["sequence"], step["generated"], step["lengths"]
-            length = {(of, number): count for of, number, count in lengths}.get((context, sequence))
-            self.tokens.generate(context, sequence, generated, length)
+            self.tokens.generate(context, arguments["sequence"], step["generated"], length)
+        elif name == "cancel" and step["happened"]:
+            self.tokens.cancel(context, arguments["sequence"], arguments["tokens"], length)
         elif step["happened"]:
             getattr(self.tokens, name)(context, **arguments)
 

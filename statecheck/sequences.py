@@ -1,6 +1,6 @@
-"""For ports of sequences (docs/sequences.md) of libraries that keep a state object for each sequence: what every such port repeats.
+"""For ports of sequences (docs/sequences.md): what every port of a library repeats that keeps a state object for each sequence, and damaged saves.
 
-It imports `StateContext`, and of `drop`, `fork`, `load` and `save` those that the library's states allow.
+Such a port imports `StateContext`, and of `drop`, `fork`, `load` and `save` those that the library's states allow.
 """
 
 from __future__ import annotations
@@ -8,6 +8,30 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from typing import Any
+
+ANOTHER_MODEL, TOKENS_OF_ANOTHER = "another model", (1, 2, 3)
+DAMAGES = (
+    "no bytes",
+    "one quarter",
+    "half",
+    "three quarters",
+    "first byte",
+    "middle byte",
+    "last byte",
+    ANOTHER_MODEL,
+)
+"""What a save that is loaded lacks: all bytes but some at its beginning; it has another byte there; or it is one of another model."""
+
+
+def damaged(data: bytes, damage: str) -> bytes:
+    """The bytes of a save with one of DAMAGES; those of another model are as they are."""
+    if damage == ANOTHER_MODEL:
+        return data
+    number = DAMAGES.index(damage)
+    if number < 4:
+        return data[: len(data) * number // 4]
+    at = (0, len(data) // 2, len(data) - 1)[number - 4]
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
 @dataclass(eq=False)

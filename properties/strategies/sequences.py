@@ -7,6 +7,9 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
+from oracle.sequences import STOP
+from statecheck.sequences import DAMAGES
+
 Numbers = tuple[int, ...]
 Features = tuple[tuple[int, int], ...]
 """Pairs of numbers: of a feature, and of one of its values beside the default."""
@@ -73,12 +76,12 @@ class Load:
 
 
 @dataclass(frozen=True)
-class LoadPart:
-    """The first `quarters` of what was saved; `saved` and `target` as of `Load`."""
+class LoadDamaged:
+    """What was saved, with a damage of `statecheck.sequences.DAMAGES`; `saved` and `target` as of `Load`."""
 
     saved: int
     target: int
-    quarters: int
+    damage: str
     context: int = 0
 
 
@@ -98,11 +101,21 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Generate:
-    """`sequence` counts the sequences that have tokens."""
+    """`sequence` counts the sequences that have tokens, and `stop` the tokens that a fresh run chooses: the stop token is one of them; 0 for none."""
 
     sequence: int
     more: int
     features: Features = ()
+    stop: int = 0
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """A request for further tokens of the sequence with this number, which is cancelled after some steps."""
+
+    sequence: int
+    tokens: Numbers
+    after: int
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,18 @@ class Again:
 
 
 Operation = (
-    Again | Extend | Grow | ForkSequence | RollBack | Save | Load | LoadPart | Drop | Reorder | Generate
+    Again
+    | Cancel
+    | Extend
+    | Grow
+    | ForkSequence
+    | RollBack
+    | Save
+    | Load
+    | LoadDamaged
+    | Drop
+    | Reorder
+    | Generate
 )
 
 
@@ -215,16 +239,16 @@ OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
             st.tuples(_SAVES, _extends(1), _FORKS, _LOADS_OVER_A_FORK),
         ),
     ),
-    # A part of a save is loaded over a sequence that has tokens, which goes on afterwards, or into an empty one.
-    "load_part": st.builds(
+    # A damaged save is loaded over a sequence that has tokens, which goes on afterwards, or into an empty one.
+    "load_damaged": st.builds(
         lambda save, change, load: (save, *change, load),
         _SAVES,
         _CHANGES_OF_THE_SAVED,
         st.builds(
-            LoadPart,
+            LoadDamaged,
             st.integers(0, 1),
             st.one_of(st.just(SAVED), _SEQUENCE),
-            st.integers(0, 3),
+            st.sampled_from(DAMAGES),
             st.integers(0, 1),
         ),
     ),
@@ -239,6 +263,20 @@ OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
             st.one_of(st.integers(0, 5), st.integers(0, 5), st.integers(0, 15)),
             _FEATURES,
         )
+    ),
+    # Generation ends at a stop token, and the sequence goes on behind it.
+    STOP: st.builds(
+        lambda sequence, stop, more, features: (Generate(sequence, stop + more, features, stop),),
+        _SEQUENCE,
+        st.integers(1, 4),
+        st.integers(0, 4),
+        _FEATURES,
+    ),
+    # The sequence goes on behind the request that was cancelled, or another one begins in its place.
+    "cancel": st.builds(
+        lambda cancel, more: (cancel, *more),
+        st.builds(Cancel, _SEQUENCE, _TOKENS, st.integers(0, 7)),
+        st.one_of(st.just(()), _each(_DROPS), _each(_extends(1))),
     ),
 }
 

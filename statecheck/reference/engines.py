@@ -176,7 +176,18 @@ def allocated(size: int, operations: Value) -> Value:  # noqa: ARG001 - whatever
 
 
 NO_LAW_BROKEN = record("SequenceLaws", **{law.name: "nothing" for law in fields(SequenceLaws)})
-OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "load_part", "drop", "reorder", "generate")
+OPERATIONS = (
+    "extend",
+    "fork",
+    "roll_back",
+    "save",
+    "load",
+    "load_damaged",
+    "drop",
+    "reorder",
+    "generate",
+    "cancel",
+)
 
 
 @answers("Sequences")

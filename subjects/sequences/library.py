@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from statecheck.sequences import ANOTHER_MODEL, TOKENS_OF_ANOTHER
 from statecheck.subject.subject import NotOffered, NotVerified
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.served import ServedModel
@@ -36,15 +38,16 @@ class Library(ABC):
         """What fresh runs gave, by model, features and tokens."""
         self.calls: Counter[str] = Counter()
         """Of functions for a context, those of fresh runs, too."""
-        self._saved_in: dict[str, int] = {}
+        self._saved_in: dict[str, tuple[str, int]] = {}
+        """By name, the model that saved it, and the number of its process."""
 
     @abstractmethod
     def warm_up(self) -> None:
         """Import what all models need, before the time of a campaign begins."""
 
     def offers(self, name: str) -> bool:
-        """Whether the port has the function."""
-        return self.port.function(name) is not None
+        """See `PortModule.offers`."""
+        return self.port.offers(name)
 
     def features(self, model: str, function: str) -> Mapping[str, Sequence[Any]]:
         """See `PortModule.features`; nothing of a model for which it fails, see `require_listed_features`."""
@@ -112,20 +115,41 @@ class Library(ABC):
         """
         process, number = context
         self.calls[name] += 1
-        if name in ("load", "load_part"):
+        if name == "load_damaged" and arguments[1] == ANOTHER_MODEL:
+            arguments = (*arguments[:-1], self._saved_by_another(model))
+        if name in ("load", "load_damaged"):
             self._carry(model, arguments[-1], process)
-        if name in ("save", "load", "load_part", "close"):
+        if name in ("save", "load", "load_damaged", "close"):
             found = self._offered(model, process, name, number, *arguments)
         else:
             found = self._offered(model, process, "call", name, number, arguments, features)
         if name == "save" and found is not FAILED:
-            self._saved_in[arguments[-1]] = process
+            self._saved_in[arguments[-1]] = model, process
         return found
+
+    def _saved_by_another(self, model: str) -> str:
+        """The name of what the next model that can save has saved: `TOKENS_OF_ANOTHER` with weights of seed 0.
+
+        Raises:
+            NotOffered: no other model can.
+        """
+        names = tuple(self.port.module.models())
+        at = names.index(model)
+        for other in (*names[at + 1 :], *names[:at]):
+            saved = f"saved by {other}"
+            with suppress(Exception):
+                context = self.new(other, 0, {})
+                self.call(other, "extend", context, [(0, list(TOKENS_OF_ANOTHER))])
+                happened = self.call(other, "save", context, 0, saved) is not FAILED
+                self.call(other, "close", context)
+                if happened:
+                    return saved
+        raise NotOffered(f"{model}: load_damaged: no other model saves")
 
     def _carry(self, model: str, name: str, process: int) -> None:
         """Take what was saved to the process that loads it."""
-        if self._saved_in[name] != process:
-            data = self._offered(model, self._saved_in[name], "pickled", name)
+        if self._saved_in[name] != (model, process):
+            data = self._offered(*self._saved_in[name], "pickled", name)
             self._offered(model, process, "unpickle", name, data)
 
     def _offered(self, model: str, process: int, method: str, *arguments: Any) -> Any:

@@ -10,11 +10,24 @@ from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any, Self
 
+from oracle.sequences import STOP
+
 VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
-OPERATIONS = ("extend", "fork", "roll_back", "save", "load", "load_part", "drop", "reorder", "generate")
+OPERATIONS = (
+    "extend",
+    "fork",
+    "roll_back",
+    "save",
+    "load",
+    "load_damaged",
+    "drop",
+    "reorder",
+    "generate",
+    "cancel",
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,13 @@ class PortModule:
         """The port's function of that name, None where it has none."""
         found = getattr(self.module, name, None)
         return found if callable(found) else None
+
+    def offers(self, name: str) -> bool:
+        """Whether it has the function; of `stop`, whether `generate` has the parameter."""
+        if name == STOP:
+            generate = self.function("generate")
+            return generate is not None and name in inspect.signature(generate).parameters
+        return self.function(name) is not None
 
     def models(self) -> Sequence[str]:
         """Names of models, those that `STATECHECK_MODELS` chooses.

@@ -53,11 +53,26 @@ class Reference:
         found: list[float] = self._remembered("extend", tokens, given, run)
         return found
 
-    def generated(self, tokens: Tokens, n: int, features: Mapping[str, Any]) -> Tokens | None:
-        """The tokens of a fresh `generate`, None where no feature of it changes which tokens are right."""
+    def greedy(self, tokens: Tokens, n: int) -> Tokens:
+        """The `n` tokens with the largest logits of fresh runs, each behind those before it."""
+        found: Tokens = ()
+        while len(found) < n:
+            fresh = self.logits((*tokens, *found), {})
+            found += (max(range(len(fresh)), key=fresh.__getitem__),)
+        return found
+
+    def generated(
+        self, tokens: Tokens, n: int, features: Mapping[str, Any], ends: Mapping[str, int]
+    ) -> Tokens | None:
+        """The tokens of a fresh `generate`, None where no feature of it changes which tokens are right.
+
+        Args:
+            ends: `stop` with the stop token, or nothing.
+        """
         given = self._given(features)
         if not given:
             return None
+        given |= ends
 
         def run(context: Handle) -> Any:
             self._call("extend", context, [(0, list(tokens))])

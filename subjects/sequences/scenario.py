@@ -10,11 +10,13 @@ from oracle.sequences import (
     BATCH,
     CONTINUATION,
     REUSE,
+    STOP,
     Place,
     SequenceLaws,
     SequenceOrigins,
     SequenceTokens,
     Tokens,
+    generated_length,
     is_greedy,
     most_processed,
     wrong_lengths,
@@ -46,6 +48,8 @@ class Sequences:
     """
 
     library: ClassVar[Library]
+    stop: ClassVar[str] = STOP
+    """Generation takes stop tokens, where that of the port does."""
 
     def __init__(self, model: str, seed: int, features: Mapping[str, Any]) -> None:
         self.model, self.features = model, dict(features)
@@ -134,7 +138,7 @@ class Sequences:
             # What is saved now must not take the place of what the scenario has saved.
             own_name = (
                 (f"{arguments[-1]} with weights of seed {seed}",)
-                if name in ("save", "load", "load_part")
+                if name in ("save", "load", "load_damaged")
                 else ()
             )
             own = arguments[: len(arguments) - len(own_name)] + own_name
@@ -177,11 +181,11 @@ class Sequences:
         """Load what was saved."""
         return self._happens("load", context, sequence, name, changed=(sequence,))
 
-    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> Record:
-        """Load the first quarters of what was saved, which the library refuses, or has enough with."""
-        step = self._happens("load_part", context, sequence, quarters, name, changed=(sequence,))
+    def load_damaged(self, context: int, sequence: int, damage: str, name: str) -> Record:
+        """Load a damaged copy of what was saved, which the library refuses, or has enough with."""
+        step = self._happens("load_damaged", context, sequence, damage, name, changed=(sequence,))
         if not step["happened"]:
-            self.origins.refuse_part(context, sequence)
+            self.origins.refuse_damaged(context, sequence)
         return step
 
     def drop(self, context: int, sequence: int) -> Record:
@@ -192,29 +196,49 @@ class Sequences:
         """Let each sequence go on with what another has."""
         return self._happens("reorder", context, tuple(order), changed=tuple(range(len(order))))
 
-    def generate(self, context: int, sequence: int, n: int, features: Mapping[str, Any]) -> Record:
-        """Have the library choose tokens."""
+    def cancel(self, context: int, sequence: int, tokens: Sequence[int], after: int) -> Record:
+        """Have a request for further tokens cancelled when it has made `after` steps."""
+        if self._call("cancel", context, sequence, list(tokens), after) is FAILED:
+            return self._step(context, [sequence], happened=False)
+        length = self._length_or_drop(context, sequence)
+        self.tokens.cancel(context, sequence, tuple(tokens), length)
+        self.origins.cancel(context, sequence)
+        return self._step(context, [sequence])
+
+    def generate(
+        self, context: int, sequence: int, n: int, features: Mapping[str, Any], stop: int = 0
+    ) -> Record:
+        """Have the library choose tokens, up to a stop token: that which a fresh run chooses as number `stop`, counted from 1; 0 for none."""
         before = self.tokens.of((context, sequence))
         self.library.require_features(self.model, "generate", features)
-        said = self._call("generate", context, sequence, n, **features)
+        ends = {"stop": self.reference.greedy(before, stop)[-1]} if stop else {}
+        said = self._call("generate", context, sequence, n, **features, **ends)
         if said is FAILED:
             raise ValueError("generate = False, but should be tokens (docs/sequences.md)")
         tokens = tuple(said)
-        wrong = self._wrong_tokens(before, tokens, n, features)
-        held = {CONTINUATION, *self.origins.of((context, sequence))}
+        wrong = self._wrong_tokens(before, tokens, n, features, ends)
+        held = {CONTINUATION, "generate", *self.origins.of((context, sequence))}
         again = self._processed_again(context, [(sequence, before)], held)
-        length = self._reported(context, [sequence]).get((context, sequence))
+        length = self._length_or_drop(context, sequence)
         self.tokens.generate(context, sequence, tokens, length)
-        self.origins.generate(context, sequence)
-        held |= self.origins.of((context, sequence))
-        if length is None:
-            self._call("drop", context, sequence)
+        self.origins.generate(context, sequence, stopped=len(tokens) < n)
         return self._step(context, [sequence], tokens=wrong, reuse=again, generated=tokens, held=held)
 
-    def _wrong_tokens(self, before: Tokens, tokens: Tokens, n: int, features: Mapping[str, Any]) -> str:
-        if len(tokens) != n:
-            return f"{len(tokens)} tokens, but should be {n}"
-        wanted = self.reference.generated(before, n, features)
+    def _length_or_drop(self, context: int, sequence: int) -> int | None:
+        """The length that the library reports; where it reports none, the sequence is dropped."""
+        length = self._reported(context, [sequence]).get((context, sequence))
+        if length is None:
+            self._call("drop", context, sequence)
+        return length
+
+    def _wrong_tokens(
+        self, before: Tokens, tokens: Tokens, n: int, features: Mapping[str, Any], ends: Mapping[str, int]
+    ) -> str:
+        length = generated_length(tokens, n, ends.get("stop"))
+        if len(tokens) != length:
+            named = "".join(f" with stop token {token}" for token in ends.values())
+            return f"{len(tokens)} tokens{named}, but should be {length}"
+        wanted = self.reference.generated(before, n, features, ends)
         if wanted is not None:
             return "" if wanted == tokens else f"{list(tokens)}, but a fresh run generates {list(wanted)}"
         for at, token in enumerate(tokens):

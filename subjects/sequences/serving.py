@@ -67,10 +67,10 @@ class Handles:
         """Load what was saved under the name."""
         return plain("load", self._function("load")(self._contexts[context], sequence, self._saved[name]))
 
-    def load_part(self, context: int, sequence: int, quarters: int, name: str) -> Any:
-        """Load the first quarters of what was saved under the name."""
-        done = self._function("load_part")(self._contexts[context], sequence, quarters, self._saved[name])
-        return plain("load_part", done)
+    def load_damaged(self, context: int, sequence: int, damage: str, name: str) -> Any:
+        """Load a damaged copy of what was saved under the name."""
+        done = self._function("load_damaged")(self._contexts[context], sequence, damage, self._saved[name])
+        return plain("load_damaged", done)
 
     def pickled(self, name: str) -> bytes:
         """What was saved, for another process.

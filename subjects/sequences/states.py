@@ -42,7 +42,9 @@ class StateReplay:
         """
         name, named = call.function.rpartition(".")[2], dict(call.named)
         named.pop("self", None)
-        context, features = named.pop("context"), named.pop("features", {})
+        context, features = named.pop("context"), dict(named.pop("features", {}))
+        if named.pop("stop", 0) and len(generated) < named["n"]:
+            features["stop"] = generated[-1]
         before = dict(self.tokens.tokens)
         given = [list(one) if isinstance(one, tuple) else one for one in named.values()]
         happened = self._call(name, context, *given, **features) is not FAILED
@@ -63,6 +65,9 @@ class StateReplay:
         elif name == "generate":
             length = self._call("length", context, named["sequence"])
             self.tokens.generate(context, named["sequence"], generated, length)
+        elif name == "cancel":
+            length = self._call("length", context, named["sequence"])
+            self.tokens.cancel(context, named["sequence"], tuple(named["tokens"]), length)
         else:
             getattr(self.tokens, name)(context, *named.values())
 

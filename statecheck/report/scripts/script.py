@@ -27,6 +27,7 @@ from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.environment import revision
 from statecheck.report.failure import headline, release_of, should_hold, titled
 from statecheck.report.scripts.calls import PlainCalls, plain_calls
+from statecheck.sequences import ANOTHER_MODEL, TOKENS_OF_ANOTHER
 from statecheck.subject import Subject
 from statecheck.subject.subject import SequenceChoices
 from statecheck.util.files import in_file_name
@@ -371,7 +372,29 @@ def greedy(what, tokens, chosen, **features):
         near = logits[best] - logits[token] <= TOLERANCE * scale
         equal(f"{what}, token {number}", token, token if near else best)
 
+
+def chosen_by_fresh_runs(tokens, n):
+    found = []
+    while len(found) < n:
+        logits = fresh([*tokens, *found])
+        found.append(max(range(len(logits)), key=logits.__getitem__))
+    return found
+
 '''
+_BY_ANOTHER_MODEL = f"""
+def saved_by_another_model():
+    names = list(port.models())
+    at = names.index(model)
+    for name in [*names[at + 1 :], *names[:at]]:
+        try:
+            context = port.new(name, 0)
+            port.extend(context, [(0, {list(TOKENS_OF_ANOTHER)})])
+            if (saved := port.save(context, 0)) is not False:
+                return saved
+        except Exception:
+            continue
+
+"""
 
 
 def sequence_script(case: Case, subject: Subject, root: str) -> str:
@@ -431,9 +454,11 @@ def _of_library(case: Case, script: Any) -> Iterator[str]:
 def _operations(calls: Sequence[Call], first: int) -> Iterator[tuple[str, _Arguments]]:
     """Names and arguments; contexts are counted from `first`."""
     for call in calls:
-        named = call.named
+        name, named = call.function.rpartition(".")[2], call.named
         named.pop("self", None)
-        yield call.function.rpartition(".")[2], named | {"context": first + named["context"]}
+        if name in ("cancel", "load_damaged") or "stop" in named:
+            raise NotImplementedError(f"{name} with the library alone")
+        yield name, named | {"context": first + named["context"]}
 
 
 def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iterator[str]:
@@ -441,6 +466,8 @@ def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iter
     taken = scenarios(case)
     if any(call.function.endswith(".generate") for scenario in taken for call, _ in scenario):
         yield _GREEDY
+    if any(call.named.get("damage") == ANOTHER_MODEL for one in taken for call, _ in one):
+        yield _BY_ANOTHER_MODEL
     about_length = case.failure is not None and case.failure.place.endswith("length")
     first = 0
     for number, scenario in enumerate(taken):
@@ -486,7 +513,12 @@ class _Writer:
         context = self.contexts[number]
         saved = str(named.get("name", "")).replace(" ", "_")
         given = [repr(_plain(value)) for key, value in named.items() if key != "name"]
-        given += [saved] if name in ("load", "load_part") else []
+        if name in ("load", "load_damaged"):
+            given += ["saved_by_another_model()" if named.get("damage") == ANOTHER_MODEL else saved]
+        if "stop" in named:
+            before = list(self.tokens.of((number, named["sequence"])))
+            yield f"stop = chosen_by_fresh_runs({before}, {named['stop']})[-1]"
+            given[-1] = "stop=stop"
         invocation = f"port.{name}({', '.join([context, *given])}{_named(features)})"
         step = outcome.value if isinstance(outcome, Returned) else None
         if not isinstance(step, Record):
@@ -499,8 +531,14 @@ class _Writer:
         elif not step["happened"]:
             yield f"refused({invocation})"
         else:
-            getattr(self.tokens, name)(number, *named.values())
             yield f"{f'{saved} = ' if name == 'save' else ''}happened({invocation})"
+            if name == "cancel":
+                length = _length_behind(step, number, named["sequence"])
+                self.tokens.cancel(number, named["sequence"], tuple(named["tokens"]), length)
+                if length is None:
+                    yield f"port.drop({context}, {named['sequence']})"
+            else:
+                getattr(self.tokens, name)(number, *named.values())
         if isinstance(step, Record) and self.about_length:
             yield from self._lengths(context, number, named)
 
@@ -522,18 +560,19 @@ class _Writer:
     ) -> Iterator[str]:
         sequence = named["sequence"]
         before = self.tokens.of((number, sequence))
+        stop = ", stop=stop" if "stop" in named else ""
         yield f"chosen = [int(token) for token in {invocation}]"
-        yield f'equal("number of tokens", len(chosen), {named["n"]})'
+        n = f"chosen.index(stop) + 1 if stop in chosen else {named['n']}" if "stop" in named else named["n"]
+        yield f'equal("number of tokens", len(chosen), {n})'
         given = self._given(features)
         if given:
             yield "context = port.new(model, seed, **given)"
             yield f"port.extend(context, [(0, {list(before)})])"
-            wanted = f"[int(token) for token in port.generate(context, 0, {named['n']}{given})]"
+            wanted = f"[int(token) for token in port.generate(context, 0, {named['n']}{given}{stop})]"
             yield f'equal("generated tokens", chosen, {wanted})'
         else:
             yield f'greedy("generated", {list(before)}, chosen)'
-        lengths: Any = step["lengths"]
-        length = next((count for *place, count in lengths if place == [number, sequence]), None)
+        length = _length_behind(step, number, sequence)
         chosen: Any = step["generated"]
         other = "other tokens are generated than before: it cannot be tried here"
         self._before_the_next = f"if chosen != {list(chosen)}:\n    leave(UNTRIED, {other!r})"
@@ -553,6 +592,12 @@ class _Writer:
     def _given(self, features: Mapping[str, Any]) -> str:
         names = self.choices.given_to_reference
         return _named({name: value for name, value in features.items() if name in names})
+
+
+def _length_behind(step: Record, context: int, sequence: int) -> int | None:
+    """The sequence's length by the result of a call; None where it is empty."""
+    lengths: Any = step["lengths"]
+    return next((count for *place, count in lengths if place == [context, sequence]), None)
 
 
 def _plain(value: Any) -> Any:

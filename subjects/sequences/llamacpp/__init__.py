@@ -32,6 +32,9 @@ EFFECTS = {
     "drafts: a draft was rejected": "generate",
     "undo: a checkpoint was put back": "generate",
     "guess: the model made drafts": "generate",
+    "guess: a model with other weights made drafts": "generate",
+    "stop: drafts behind the stop token were processed": "generate",
+    "cancel: a decode was aborted": "cancel",
     **(server.EFFECTS if server.is_installed() else {}),
 }
 AGAIN = server.AGAIN
@@ -114,6 +117,7 @@ def new(
     prompt_cache: int = 8192,
     reuse: int = 0,
     speculation: str = "none",
+    embeddings: bool = False,
 ) -> Context:
     """A context for four sequences, or a server."""
     if model.startswith(server.PREFIX):
@@ -126,6 +130,7 @@ def new(
             "prompt_cache": prompt_cache,
             "reuse": reuse,
             "speculation": speculation,
+            "embeddings": embeddings,
             "layers": layers,
         }
         files = [_model_file(model.removeprefix(server.PREFIX), layers, seed + more) for more in (0, 1)]
@@ -137,7 +142,8 @@ def new(
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
     given = {"micro_batch": micro_batch, "unified": unified, "snapshots": snapshots}
-    context = LlamaContext(library, made, found, library.call("llama_get_memory", found), given)
+    other = _model(model, layers, seed + 1)
+    context = LlamaContext(library, made, other, found, library.call("llama_get_memory", found), given)
     context.effects["layers: the model had fewer layers"] += layers < max(map(int, architectures()[model]))
     return context
 
@@ -151,10 +157,13 @@ def extend(
     cache_prompt: bool = True,
     ahead: int = 1,
     at_once: bool = False,
+    between: str = server.BETWEEN[0],
 ) -> list[list[float]]:
     """Decode a batch, or send requests."""
     if isinstance(context, ServerContext):
-        return context.extend(rows, slot=slot, cache_prompt=cache_prompt, ahead=ahead, at_once=at_once)
+        return context.extend(
+            rows, slot=slot, cache_prompt=cache_prompt, ahead=ahead, at_once=at_once, between=between
+        )
     return context.extend(rows, interleaved=interleaved)
 
 
@@ -178,9 +187,9 @@ def load(context: Context, sequence: int, saved: Any) -> bool:
     return context.load(sequence, saved)
 
 
-def load_part(context: Context, sequence: int, quarters: int, saved: Any) -> bool:
-    """Put the first bytes of a state, or of a file, in the place of the sequence's."""
-    return context.load_part(sequence, quarters, saved)
+def load_damaged(context: Context, sequence: int, damage: str, saved: Any) -> bool:
+    """Put damaged bytes of a state, or of a file, in the place of the sequence's."""
+    return context.load_damaged(sequence, damage, saved)
 
 
 def drop(context: Context, sequence: int) -> bool:
@@ -208,6 +217,7 @@ def generate(
     sequence: int,
     n: int,
     *,
+    stop: int | None = None,
     drafts: int = 0,
     undo: str = UNDO[0],
     guess: str = GUESSES[0],
@@ -215,8 +225,13 @@ def generate(
 ) -> list[int]:
     """Greedily, with the library's sampler, or by a request."""
     if isinstance(context, ServerContext):
-        return context.generate(sequence, n, slot=slot)
-    return context.generate(sequence, n, drafts=drafts, undo=undo, guess=guess)
+        return context.generate(sequence, n, stop=stop, slot=slot)
+    return context.generate(sequence, n, stop=stop, drafts=drafts, undo=undo, guess=guess)
+
+
+def cancel(context: Context, sequence: int, tokens: Sequence[int], after: int) -> None:
+    """Abort a decode, or close the connection of a request."""
+    context.cancel(sequence, tokens, after)
 
 
 def script(

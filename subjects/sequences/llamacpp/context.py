@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ctypes as c
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from subjects.sequences.llamacpp.library import LlamaCpp, batch_of
+from statecheck.sequences import damaged
+from subjects.sequences.llamacpp.library import ABORT, LlamaCpp, batch_of
 
 VOCABULARY = 32
 UNDO = ("roll back", "checkpoint")
 """How drafts that were not accepted are taken back: by a rollback, or by the state before them and a decode of those that were."""
-GUESSES = ("sequence", "model")
-"""Where drafts come from: what followed the token before, or the model itself, of which the last draft is made wrong."""
+GUESSES = ("sequence", "model", "other model")
+"""Where drafts come from: what followed the token before; the model itself, of which the last draft is made wrong; or a model with other weights."""
+_ABORTED, _NODES = 2, 32
+"""What an aborted decode returns; and nodes of the graph of a step: a micro-batch of a model of four layers has about a hundred."""
 _PARTIAL = 1
 """A state without what a rollback of attention's cells undoes anyway, as llama-server keeps it in its checkpoints."""
 
@@ -24,12 +28,14 @@ class LlamaContext:
     """A context of the library, its memory, and of each sequence its tokens and the logits behind them.
 
     Args:
+        other: a model with other weights, for drafts.
         features: those that the context was made with.
         effects: how often what `EFFECTS` of the port names has happened.
     """
 
     library: LlamaCpp
     model: int
+    other: int
     context: int
     memory: int
     features: Mapping[str, Any] = field(default_factory=dict)
@@ -100,10 +106,39 @@ class LlamaContext:
         self.last.pop(sequence, None)
         return True
 
-    def load_part(self, sequence: int, quarters: int, saved: tuple[list[int], bytes]) -> bool:
-        """Put the first bytes of a state in the place of the sequence's."""
+    def load_damaged(self, sequence: int, damage: str, saved: tuple[list[int], bytes]) -> bool:
+        """Put damaged bytes of a state in the place of the sequence's.
+
+        Raises:
+            NotImplementedError: they are numbers of the state, for which the library has no checksum.
+        """
+        if damage in ("middle byte", "last byte"):
+            raise NotImplementedError(f"load_damaged: a state has no checksum that a {damage} could break")
+        if len(saved) != 2:
+            raise NotImplementedError("load_damaged: the next model is a server")
         tokens, data = saved
-        return self.load(sequence, (tokens, data[: len(data) * quarters // 4]))
+        return self.load(sequence, (tokens, damaged(data, damage)))
+
+    def cancel(self, sequence: int, tokens: Sequence[int], after: int) -> None:
+        """A decode that the application's callback aborts: the sequence has as many of its tokens as the memory says."""
+        checks = itertools.count()
+        abort = ABORT(lambda _: next(checks) >= after * _NODES)
+        entries = [
+            (token, self._length(sequence) + at, sequence, at + 1 == len(tokens))
+            for at, token in enumerate(tokens)
+        ]
+        self.library.call("llama_set_abort_callback", self.context, abort, None)
+        try:
+            status = self.library.call("llama_decode", self.context, batch_of(entries))
+        finally:
+            self.library.call("llama_set_abort_callback", self.context, ABORT(), None)
+        if status not in (0, _ABORTED):
+            raise RuntimeError(f"llama_decode = {status}, but should be 0 or {_ABORTED}")
+        self.effects["cancel: a decode was aborted"] += status
+        self.tokens[sequence] = [*self.tokens.get(sequence, []), *tokens][: self.length(sequence)]
+        if not self.tokens[sequence]:
+            del self.tokens[sequence]
+        self.last.pop(sequence, None)
 
     def drop(self, sequence: int) -> bool:
         """Remove all positions."""
@@ -118,9 +153,18 @@ class LlamaContext:
         return int(self.library.call("llama_memory_seq_pos_max", self.memory, sequence)) + 1
 
     def generate(
-        self, sequence: int, n: int, *, drafts: int = 0, undo: str = UNDO[0], guess: str = GUESSES[0]
+        self,
+        sequence: int,
+        n: int,
+        *,
+        stop: int | None = None,
+        drafts: int = 0,
+        undo: str = UNDO[0],
+        guess: str = GUESSES[0],
     ) -> list[int]:
         """Greedily, with as many drafts in each decode; of the last token, the sequence has no state.
+
+        Drafts behind the stop token are taken back as those that are not accepted.
 
         Raises:
             NotImplementedError: the logits behind the sequence are not known, or its last tokens cannot be taken back.
@@ -129,10 +173,13 @@ class LlamaContext:
             raise NotImplementedError("generate: the logits behind the sequence are not known")
         logits = self.last[sequence]
         chosen = [max(range(VOCABULARY), key=logits.__getitem__)]
-        while len(chosen) < n:
-            guesses = self._drafts_of_the_model if guess == "model" else self._drafts
-            guessed = guesses(sequence, chosen[-1], min(drafts, n - len(chosen) - 1))
-            chosen += self._accepted(sequence, [chosen[-1], *guessed], undo)
+        while len(chosen) < n and chosen[-1] != stop:
+            count = min(drafts, n - len(chosen) - 1)
+            if guess == "sequence":
+                guessed = self._drafts(sequence, chosen[-1], count)
+            else:
+                guessed = self._drafts_of_a_model(sequence, chosen[-1], count, other=guess == "other model")
+            chosen += self._accepted(sequence, [chosen[-1], *guessed], undo, stop)
         return chosen
 
     def close(self) -> None:
@@ -146,29 +193,34 @@ class LlamaContext:
         found = before[at + 1 : at + 1 + count]
         return found + [(token + 5 + more) % 15 + 1 for more in range(count - len(found))]
 
-    def _drafts_of_the_model(self, sequence: int, token: int, count: int) -> list[int]:
-        """What another context generates; the last token is another one."""
+    def _drafts_of_a_model(self, sequence: int, token: int, count: int, *, other: bool) -> list[int]:
+        """What another context generates, of a model with other weights, or of the same, where the last token is made another one."""
         if count < 1:
             return []
-        made = self.library.context(self.model, micro_batch=512, unified=False, snapshots=0)
+        model = self.other if other else self.model
+        made = self.library.context(model, micro_batch=512, unified=False, snapshots=0)
         assert made is not None
-        other = LlamaContext(self.library, self.model, made, self.library.call("llama_get_memory", made))
+        draft = LlamaContext(self.library, model, model, made, self.library.call("llama_get_memory", made))
         try:
-            other.extend([(0, [*self.tokens[sequence], token])])
-            right = other.generate(0, count)
+            draft.extend([(0, [*self.tokens[sequence], token])])
+            found = draft.generate(0, count)
         finally:
-            other.close()
-        self.effects["guess: the model made drafts"] += 1
-        return [*right[:-1], right[-1] % 15 + 1]
+            draft.close()
+        self.effects["guess: the model made drafts"] += not other
+        self.effects["guess: a model with other weights made drafts"] += other
+        return found if other else [*found[:-1], found[-1] % 15 + 1]
 
-    def _accepted(self, sequence: int, tokens: list[int], undo: str) -> list[int]:
-        """Decode a token and its drafts; the tokens that the library's sampler chooses behind those that are right."""
+    def _accepted(self, sequence: int, tokens: list[int], undo: str, stop: int | None) -> list[int]:
+        """Decode a token and its drafts; the tokens that the library's sampler chooses behind those that are right, up to the stop token."""
         before = self._length(sequence)
         kept = self._checkpoint(sequence) if undo == "checkpoint" and len(tokens) > 1 else None
         self._decode([(token, before + at, sequence, True) for at, token in enumerate(tokens)])
         sampled: list[int] = []
         for at in range(len(tokens)):
             sampled.append(self._sampled(at))
+            if sampled[-1] == stop:
+                self.effects["stop: drafts behind the stop token were processed"] += at + 1 < len(tokens)
+                break
             if sampled[-1] != (*tokens, None)[at + 1]:
                 break
         right = len(sampled)

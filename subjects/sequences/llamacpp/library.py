@@ -54,6 +54,8 @@ class LlamaBatch(c.Structure):
     )
 
 
+ABORT = c.CFUNCTYPE(c.c_bool, _POINTER)
+"""Whether a decode ends now; asked at each node of the graph."""
 _FILL = c.CFUNCTYPE(None, _POINTER, _POINTER)
 _LOG = c.CFUNCTYPE(None, c.c_int, c.c_char_p, _POINTER)
 _INT, _SIZE, _TEXT = c.c_int32, c.c_size_t, c.c_char_p
@@ -67,6 +69,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_free": (None, (_POINTER,)),
     "llama_model_is_recurrent": (c.c_bool, (_POINTER,)),
     "llama_model_is_hybrid": (c.c_bool, (_POINTER,)),
+    "llama_set_abort_callback": (None, (_POINTER, ABORT, _POINTER)),
     "llama_decode": (_INT, (_POINTER, LlamaBatch)),
     "llama_get_logits_ith": (c.POINTER(c.c_float), (_POINTER, _INT)),
     "llama_get_memory": (_POINTER, (_POINTER,)),

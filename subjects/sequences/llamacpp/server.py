@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from statecheck.sequences import damaged
 from statecheck.util import limits
 from subjects.sequences.llamacpp.library import LlamaCpp
 
@@ -40,12 +41,18 @@ EFFECTS = {
     "slot: a request named its slot": "extend",
     "ahead: a request generated several tokens": "extend",
     "at_once: requests came at the same time": "extend",
+    "between: a request for an embedding came between": "extend",
+    "between: a request for an infill came between": "extend",
+    "cancel: a connection was closed": "cancel",
     "load: a slot was restored from a file": "save",
     "speculation: a draft was accepted": "generate",
     "speculation: a draft was rejected": "generate",
 }
 """What servers do beside the C interface; `complete` counts it by what answers say."""
+BETWEEN = ("nothing", "embedding", "infill")
 _DRAFTS = 3
+_LONG = 200
+"""Tokens of a request that is to be cancelled: it takes some tens of milliseconds."""
 _names = itertools.count()
 
 
@@ -67,6 +74,8 @@ def features() -> dict[str, Sequence[Any]]:
         "cache_prompt": (True, False),
         "ahead": (1, 3),
         "at_once": (False, True),
+        "between": BETWEEN,
+        "embeddings": (False, True),
     }
 
 
@@ -94,7 +103,12 @@ class ServerContext:
     files: list[Path] = field(default_factory=list)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What the server answers.
+        """What the server answers; raises as `opened`."""
+        with self.opened(path, body) as answer:
+            return json.loads(answer.read())
+
+    def opened(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The connection, behind the head of the answer.
 
         Raises:
             RuntimeError: an error, with what the server says of it.
@@ -104,14 +118,22 @@ class ServerContext:
             self.server.listening_address + path, data, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=limits.REQUEST) as answer:  # noqa: S310 - as above
-                return json.loads(answer.read())
+            return urllib.request.urlopen(request, timeout=limits.REQUEST)  # noqa: S310 - as above
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{path}: {error.code} {_message(error.read())}") from error
 
-    def complete(self, sequence: int, n: int, *, slot: str = "any", cache_prompt: bool = True) -> Any:
-        """Complete the sequence's tokens greedily."""
+    def complete(
+        self,
+        sequence: int,
+        n: int,
+        *,
+        slot: str = "any",
+        cache_prompt: bool = True,
+        stop: int | None = None,
+    ) -> Any:
+        """Complete the sequence's tokens greedily, up to the text of a stop token: its number in hexadecimal digits."""
         body = {
+            "stop": [] if stop is None else [f"{stop:x}"],
             "prompt": self.tokens[sequence],
             "n_predict": n,
             "n_probs": VOCABULARY,
@@ -156,8 +178,11 @@ class ServerContext:
         self._note_reuse(sequence, number, processed, cache_prompt=cache_prompt)
         again = self.kept.get(number) == len(prompt)
         self.kept[number] = len(prompt) if processed > AGAIN or again else 0
-        # The last token that was chosen is not processed.
-        self.held[number] = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
+        # The last token that was chosen is not processed; behind a stop token, drafts may have been.
+        held_now = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
+        behind = int(answer.get("tokens_cached", 0)) > len(held_now)
+        found["stop: drafts behind the stop token were processed"] += behind
+        self.held[number] = None if behind else held_now
 
     def _note_reuse(self, sequence: int, slot: int, processed: int, *, cache_prompt: bool) -> None:
         """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states."""
@@ -179,6 +204,7 @@ class ServerContext:
         cache_prompt: bool = True,
         ahead: int = 1,
         at_once: bool = False,
+        between: str = BETWEEN[0],
     ) -> list[list[float]]:
         """A request for each row; logarithms of the probabilities behind each prompt, after which `ahead` tokens are generated.
 
@@ -186,6 +212,7 @@ class ServerContext:
         """
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
+        self._come_between(between)
         self.effects["at_once: requests came at the same time"] += at_once and len(rows) > 1
         self.effects["ahead: a request generated several tokens"] += ahead > 1
         with ThreadPoolExecutor(len(rows) if at_once else 1) as pool:
@@ -201,11 +228,45 @@ class ServerContext:
             ]
         return [_logarithms(answer.result()) for answer in answers]
 
-    def generate(self, sequence: int, n: int, *, slot: str = "any") -> list[int]:
-        """A request for several tokens."""
-        tokens = [int(token) for token in self.complete(sequence, n, slot=slot)["tokens"]]
+    def _come_between(self, request: str) -> None:
+        """A request that completes no prompt of ours, and takes a slot."""
+        if request == "infill":
+            self.post("/infill", {"input_prefix": "1", "input_suffix": "2", "n_predict": 2})
+        elif request == "embedding" and self.features.get("embeddings"):
+            self.post("/embedding", {"content": [7, 8, 9]})
+        else:
+            return
+        self.effects[f"between: a request for an {request} came between"] += 1
+        self.held |= dict.fromkeys(range(self.slots))
+
+    def generate(self, sequence: int, n: int, *, stop: int | None = None, slot: str = "any") -> list[int]:
+        """A request for several tokens.
+
+        Raises:
+            NotImplementedError: it ended at other tokens with the text of the stop token.
+        """
+        answer = self.complete(sequence, n, slot=slot, stop=stop)
+        tokens = [int(token) for token in answer["tokens"]]
+        if answer["stop_type"] == "word" and tokens[-1] != stop:
+            raise NotImplementedError("generate: other tokens have the text of the stop token")
         self.tokens[sequence] += tokens
         return tokens
+
+    def cancel(self, sequence: int, tokens: Sequence[int], after: int) -> None:
+        """A request in the sequence's own slot, whose connection is closed behind `after` tokens; the sequence has what it had."""
+        number = sequence % self.slots
+        body = {
+            "prompt": [*self.tokens.get(sequence, []), *tokens],
+            "n_predict": _LONG,
+            "temperature": 0.0,
+            "stream": True,
+            "id_slot": number,
+        }
+        with self.opened("/completion", body) as answer:
+            for _ in range(2 * after):
+                answer.readline()
+        self.effects["cancel: a connection was closed"] += 1
+        self.held[number] = None
 
     def fork(self, source: int, target: int) -> None:
         """Another request will begin with the same tokens."""
@@ -235,12 +296,19 @@ class ServerContext:
         self.effects["load: a slot was restored from a file"] += 1
         return True
 
-    def load_part(self, sequence: int, quarters: int, saved: tuple[list[int], str, list[int] | None]) -> bool:
-        """The first bytes of the file in the sequence's own slot."""
+    def load_damaged(
+        self, sequence: int, damage: str, saved: tuple[list[int], str, list[int] | None]
+    ) -> bool:
+        """A damaged copy of the file in the sequence's own slot.
+
+        Raises:
+            NotImplementedError: the damage is in numbers of the state, for which the library has no checksum, or another model has no slots.
+        """
+        if damage in ("middle byte", "last byte") or len(saved) != 3:
+            raise NotImplementedError(f"load_damaged: a file of a slot does not show a {damage}")
         part = f"{os.getpid()}-{next(_names)}.bin"
         self.files.append(_folder() / part)
-        data = (_folder() / saved[1]).read_bytes()
-        (_folder() / part).write_bytes(data[: len(data) * quarters // 4])
+        (_folder() / part).write_bytes(damaged((_folder() / saved[1]).read_bytes(), damage))
         self.held[sequence % self.slots] = None
         try:
             return self.load(sequence, (saved[0], part, None))
@@ -280,7 +348,9 @@ def model_file(library: LlamaCpp, architecture: str, metadata: Mapping[str, Any]
         NotImplementedError: the library makes no such model.
     """
     tokens = [f"t{number}" for number in range(VOCABULARY)]
-    given = {**metadata, "tokenizer.ggml.model": "test", "tokenizer.ggml.tokens": tokens}
+    # The last tokens are those of an infill.
+    infill = {f"tokenizer.ggml.fim_{name}_token_id": 29 + at for at, name in enumerate(("pre", "suf", "mid"))}
+    given = {**metadata, "tokenizer.ggml.model": "test", "tokenizer.ggml.tokens": tokens, **infill}
     made = library.model(architecture, given, seed) if library.has("llama_model_save_to_file") else None
     if made is None:
         raise NotImplementedError(f"no model with a vocabulary: {' '.join(library.log[-2:])}")
@@ -307,6 +377,7 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     parameters.warmup = parameters.fit_params = False
     parameters.verbosity = -1
+    parameters.embedding = given["embeddings"]
     parameters.n_ctx_checkpoints = given["checkpoints"]
     parameters.checkpoint_min_step = given["checkpoint_step"]
     parameters.cache_ram_mib, parameters.n_cache_reuse = given["prompt_cache"], given["reuse"]

@@ -66,7 +66,13 @@ def server_script_of(
     operations: Sequence[tuple[str, Mapping[str, Any]]],
     release: str,
 ) -> str:
-    """The text; arguments as of `script_of`."""
+    """The text; arguments as of `script_of`.
+
+    Raises:
+        NotImplementedError: a feature is not written here.
+    """
+    if features.get("embeddings") or any("between" in one.get("features", {}) for _, one in operations):
+        raise NotImplementedError("a script with other requests")
     name, layers = model.removeprefix(PREFIX), str(features.get("layers", 4))
     tokens = [f"t{number}" for number in range(VOCABULARY)]
     metadata = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from mlx_lm.models.cache import ArraysCache
 
+from statecheck.sequences import ANOTHER_MODEL, damaged
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm import models as built
 from subjects.sequences.mlx_lm.context import MlxContext, states_of
@@ -98,10 +99,12 @@ def load(context: MlxContext, sequence: int, saved: tuple[bytes, list[int]]) -> 
     context.load(sequence, saved)
 
 
-def load_part(context: MlxContext, sequence: int, quarters: int, saved: tuple[bytes, list[int]]) -> bool:
-    """What it reads from the first bytes alone, which it should refuse to read."""
+def load_damaged(context: MlxContext, sequence: int, damage: str, saved: tuple[bytes, list[int]]) -> bool:
+    """What it reads from damaged bytes, which it should refuse to read."""
+    if damage in ("middle byte", "last byte", ANOTHER_MODEL):
+        raise NotImplementedError(f"load_damaged: a file has no checksum, and no model ({damage})")
     try:
-        context.load(sequence, (saved[0][: len(saved[0]) * quarters // 4], saved[1]))
+        context.load(sequence, (damaged(saved[0], damage), saved[1]))
     except Exception:
         return False
     return True

@@ -14,6 +14,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 import transformers
 
+from statecheck.sequences import ANOTHER_MODEL, damaged
 from subjects.sequences.conditions import UNCROPPABLE
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
@@ -153,10 +154,12 @@ def load(context: TransformersContext, sequence: int, saved: bytes) -> None:
     context.load(sequence, saved)
 
 
-def load_part(context: TransformersContext, sequence: int, quarters: int, saved: bytes) -> bool:
-    """What it reads from the first bytes alone, which it should refuse to read."""
+def load_damaged(context: TransformersContext, sequence: int, damage: str, saved: bytes) -> bool:
+    """What torch reads from damaged bytes, which it should refuse to read."""
+    if damage in ("middle byte", "last byte", ANOTHER_MODEL):
+        raise NotImplementedError(f"load_damaged: torch.load checks neither numbers nor models ({damage})")
     try:
-        context.load(sequence, saved[: len(saved) * quarters // 4])
+        context.load(sequence, damaged(saved, damage))
     except Exception:
         return False
     return True

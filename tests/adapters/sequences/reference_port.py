@@ -75,8 +75,8 @@ def load(context: SmallContext, sequence: int, saved: list[State]) -> None:
     context.states[sequence] = list(saved)
 
 
-def load_part(context: SmallContext, sequence: int, quarters: int, saved: list[State]) -> bool:  # noqa: ARG001
-    """A part of a save is refused."""
+def load_damaged(context: SmallContext, sequence: int, damage: str, saved: list[State]) -> bool:  # noqa: ARG001
+    """A damaged save is refused."""
     return False
 
 
@@ -102,12 +102,22 @@ def states(context: SmallContext, sequence: int) -> list[tuple[str, Sequence[flo
     return [(f"layer {number}", state) for number, state in enumerate(context.states[sequence][-1])]
 
 
-def generate(context: SmallContext, sequence: int, n: int) -> list[int]:
+def cancel(context: SmallContext, sequence: int, tokens: Sequence[int], after: int) -> None:
+    """Some tokens are processed, and taken back."""
+    before = length(context, sequence)
+    if after:
+        _row(context, sequence, list(tokens[:after]))
+        del context.states[sequence][before:]
+
+
+def generate(context: SmallContext, sequence: int, n: int, *, stop: int | None = None) -> list[int]:
     """Greedily; the last token is not processed."""
     chosen: list[int] = []
     logits = _output(context, context.states[sequence][-1])
     for number in range(n):
         chosen.append(max(range(len(logits)), key=logits.__getitem__))
+        if chosen[-1] == stop:
+            break
         if number + 1 < n:
             logits = extend(context, [(sequence, chosen[-1:])])[0]
     return chosen
