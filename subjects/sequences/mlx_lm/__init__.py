@@ -34,6 +34,11 @@ EFFECTS = {
     "late: a row joined one that was being generated": "generate",
     "together: a request waited for another one": "generate",
     "prefill: a prompt came in several chunks": "generate",
+    "ends: a row ended before the prompt was processed": "generate",
+    "removed: a row was removed from a batch": "generate",
+    "stop: generation ended at a stop token": "generate",
+    "cancel: a request was removed in its prompt": "cancel",
+    "cancel: a request was removed when it generated": "cancel",
 }
 ISOLATED = True
 SECONDS = 25.0
@@ -60,6 +65,9 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "prefill": (2048, 1, 2, 3),
         "drafts": (2, 1, 3, 5),
         "wrong_drafts": (2, 1, 3, 0),
+        "early": (0, 1, 2, 3),
+        "ends": (0, 1, 2),
+        "removed": (0, 1, 2, 3),
     }
 
 
@@ -146,6 +154,7 @@ def generate(
     sequence: int,
     n: int,
     *,
+    stop: int | None = None,
     engine: str = generation.STEPS,
     past: str = "none",
     neighbours: int = 0,
@@ -154,12 +163,20 @@ def generate(
     prefill: int = 2048,
     drafts: int = 2,
     wrong_drafts: int = 2,
+    early: int = 0,
+    ends: int = 0,
+    removed: int = 0,
 ) -> list[int]:
     """Tokens that the library chooses."""
     chosen = generation.GenerationFeatures(
-        engine, past, neighbours, late, together, prefill, drafts, wrong_drafts
+        engine, past, neighbours, late, together, prefill, drafts, wrong_drafts, early, ends, removed
     )
-    return generation.generate(context, sequence, n, chosen)
+    return generation.generate(context, sequence, n, chosen, stop)
+
+
+def cancel(context: MlxContext, sequence: int, tokens: Sequence[int], after: int) -> None:
+    """Remove a request from the batch generator."""
+    generation.cancel(context, sequence, tokens, after)
 
 
 def script(

@@ -1,11 +1,14 @@
 """Generation with mlx-lm's features, behind the tokens of a sequence."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm import generate as library_generate
 from mlx_lm.generate import BatchGenerator, generate_step, speculative_generate_step
 from mlx_lm.models import cache as library_caches
 from mlx_lm.models.cache import make_prompt_cache
@@ -29,6 +32,9 @@ class GenerationFeatures:
         past: of PASTS.
         neighbours: other prompts of the batch.
         late: the neighbours are inserted when this many tokens were chosen; 0 for at once.
+        early: they are inserted as many steps before the prompt, so that it is in prefill while they generate.
+        ends: they end after as many tokens; 0 for after as many as are asked for.
+        removed: they are removed after as many steps of the batch generator; 0 for never.
         together: requests that the batch generator processes at a time.
         prefill: tokens of a chunk of a prompt.
         drafts: tokens that the draft model proposes at a time.
@@ -43,6 +49,9 @@ class GenerationFeatures:
     prefill: int = 2048
     drafts: int = 2
     wrong_drafts: int = 2
+    early: int = 0
+    ends: int = 0
+    removed: int = 0
 
 
 class ImperfectDraft:
@@ -68,8 +77,10 @@ class ImperfectDraft:
         return mx.where((tokens % self._wrong == 0)[..., None], mx.roll(logits, 1, axis=-1), logits)
 
 
-def generate(context: MlxContext, name: int, count: int, features: GenerationFeatures) -> list[int]:
-    """Choose `count` tokens behind a sequence, which has them afterwards, but for the last one.
+def generate(
+    context: MlxContext, name: int, count: int, features: GenerationFeatures, stop: int | None
+) -> list[int]:
+    """Choose `count` tokens behind a sequence, or fewer up to a stop token; the sequence has them afterwards, but for the last one.
 
     Raises:
         NotImplementedError: the library refuses the features in words, or they do not go together.
@@ -79,9 +90,9 @@ def generate(context: MlxContext, name: int, count: int, features: GenerationFea
     rest = prompt if cache is None else prompt[-1:]
     cache = make_prompt_cache(context.model) if cache is None else cache
     if features.engine == BATCHES:
-        tokens, after = _batched(context, prompt, rest, cache, count, features)
+        tokens, after = _batched(context, prompt, rest, cache, count, features, stop)
     elif features.engine == DRAFTS:
-        tokens, after = drafted(context, prompt, count, features), None
+        tokens, after = _until(drafted(context, prompt, count, features), stop), None
     else:
         context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
         steps = generate_step(
@@ -91,9 +102,20 @@ def generate(context: MlxContext, name: int, count: int, features: GenerationFea
             prompt_cache=cache,
             prefill_step_size=features.prefill,
         )
-        tokens, after = [int(token) for token, _ in steps], cache
+        tokens, after = _until((int(token) for token, _ in steps), stop), cache
+    context.effects["stop: generation ended at a stop token"] += len(tokens) < count
     context.replace(name, [*prompt, *tokens], after)
     return tokens
+
+
+def _until(tokens: Iterable[int], stop: int | None) -> list[int]:
+    """The tokens up to the stop token, as a caller ends generation."""
+    found: list[int] = []
+    for token in tokens:
+        found.append(token)
+        if token == stop:
+            break
+    return found
 
 
 def _past(context: MlxContext, prompt: Sequence[int], past: str) -> list[Any] | None:
@@ -176,11 +198,13 @@ def _batched(
     cache: list[Any],
     count: int,
     features: GenerationFeatures,
+    stop: int | None,
 ) -> tuple[list[int], list[Any] | None]:
     """With the batch generator: the tokens, and the cache that it returns with the last one."""
     generator = BatchGenerator(
         context.model,
         max_tokens=count,
+        stop_tokens=_stops(stop),
         prefill_step_size=features.prefill,
         prefill_batch_size=features.together,
         completion_batch_size=features.together,
@@ -188,6 +212,13 @@ def _batched(
     others = neighbours(prompt, features.neighbours)
     context.effects["together: a request waited for another one"] += len(others) >= features.together
     context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
+    insert = partial(generator.insert, max_tokens=[features.ends or count] * len(others))
+    beside: list[int] = []
+    steps = 0
+    if others and features.early:
+        beside, others = insert(others), []
+        for steps in range(1, features.early + 1):
+            generator.next()
     more: dict[str, Any] = {}
     if "all_tokens" in inspect.signature(generator.insert).parameters:
         more["all_tokens"] = [prompt[: len(prompt) - len(rest)]]
@@ -196,23 +227,61 @@ def _batched(
     after = None
     late = False
     try:
-        for _ in range(_MOST_STEPS):
+        while after is None and steps < _MOST_STEPS:
             if others and len(chosen) >= features.late:
-                generator.insert(others)
-                late, others = bool(chosen), []
+                beside, others = insert(others), []
+                late = bool(chosen)
+            steps += 1
             responses = list(_responses(generator))
             own = [response for response in responses if response.uid == name]
-            beside = bool(own) and len(responses) > len(own)
-            context.effects["neighbours: rows of a batch were generated together"] += beside
-            context.effects["late: a row joined one that was being generated"] += beside and late
+            together = bool(own) and len(responses) > len(own)
+            context.effects["neighbours: rows of a batch were generated together"] += together
+            context.effects["late: a row joined one that was being generated"] += together and late
+            ended = {response.uid for response in responses if response.finish_reason}
+            context.effects["ends: a row ended before the prompt was processed"] += not chosen and not own and bool(ended)
+            beside = [uid for uid in beside if uid not in ended]
             for response in own:
                 chosen.append(int(response.token))
                 after = response.prompt_cache if response.finish_reason else None
-            if len(chosen) >= count:
-                break
+            if beside and features.removed and steps >= features.removed and after is None:
+                generator.remove(beside)
+                context.effects["removed: a row was removed from a batch"] += 1
+                beside = []
     finally:
         generator.close()
     return chosen, after() if callable(after) else after
+
+
+def _stops(stop: int | None) -> Any:
+    """A stop token as the release takes it: as a sequence, or in a set before 0.31.3."""
+    if stop is None:
+        return None
+    return [[stop]] if hasattr(library_generate, "StopSequences") else {stop}
+
+
+def cancel(context: MlxContext, name: int, tokens: Sequence[int], after: int) -> None:
+    """A request to the batch generator, in chunks of two tokens, that is removed after some steps; the sequence goes on with the cache that is returned.
+
+    Raises:
+        NotImplementedError: the release returns no tokens with the cache.
+    """
+    held, whole = context.tokens.get(name, []), [*context.tokens.get(name, []), *tokens]
+    cache = deepcopy(context.caches.get(name)) or make_prompt_cache(context.model)
+    generator = BatchGenerator(context.model, max_tokens=_MOST_STEPS, prefill_step_size=2)
+    if not hasattr(generator, "extract_cache"):
+        raise NotImplementedError("cancel: a removed request has no tokens")
+    try:
+        (uid,) = generator.insert([list(tokens)], caches=[cache], all_tokens=[list(held)])
+        for _ in range(after):
+            generator.next()
+        found, known = generator.remove([uid], return_prompt_caches=True)[uid]
+    finally:
+        generator.close()
+    context.effects["cancel: a request was removed in its prompt"] += len(held) < len(known) < len(whole)
+    context.effects["cancel: a request was removed when it generated"] += len(known) > len(whole)
+    context.drop(name)
+    if known and len(known) <= len(whole):
+        context.caches[name], context.tokens[name] = found, list(known)
 
 
 def _responses(generator: Any) -> Iterator[Any]:

@@ -161,7 +161,11 @@ class _Writer:
         name = self._cache(sequence)
         prompt = self._tokens[name]
         given = generation.GenerationFeatures(**features)
-        if given.engine == generation.DRAFTS or given.late or given.past == generation.STORE:
+        if (
+            generation.DRAFTS == given.engine
+            or given.past == generation.STORE
+            or any((given.late, given.early, given.ends, given.removed))
+        ):
             raise NotImplementedError(f"a script with {given}")
         rest = prompt
         yield f"{name} = make_prompt_cache(model)"
