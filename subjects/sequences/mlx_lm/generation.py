@@ -214,10 +214,10 @@ def _batched(
     context.effects["prefill: a prompt came in several chunks"] += len(rest) - 1 > features.prefill
     insert = partial(generator.insert, max_tokens=[features.ends or count] * len(others))
     beside: list[int] = []
-    steps = 0
-    if others and features.early:
+    steps = features.early if others else 0
+    if steps:
         beside, others = insert(others), []
-        for steps in range(1, features.early + 1):
+        for _ in range(steps):
             generator.next()
     more: dict[str, Any] = {}
     if "all_tokens" in inspect.signature(generator.insert).parameters:
@@ -238,7 +238,9 @@ def _batched(
             context.effects["neighbours: rows of a batch were generated together"] += together
             context.effects["late: a row joined one that was being generated"] += together and late
             ended = {response.uid for response in responses if response.finish_reason}
-            context.effects["ends: a row ended before the prompt was processed"] += not chosen and not own and bool(ended)
+            context.effects["ends: a row ended before the prompt was processed"] += (
+                not chosen and not own and bool(ended)
+            )
             beside = [uid for uid in beside if uid not in ended]
             for response in own:
                 chosen.append(int(response.token))

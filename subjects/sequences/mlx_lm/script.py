@@ -162,7 +162,7 @@ class _Writer:
         prompt = self._tokens[name]
         given = generation.GenerationFeatures(**features)
         if (
-            generation.DRAFTS == given.engine
+            given.engine == generation.DRAFTS
             or given.past == generation.STORE
             or any((given.late, given.early, given.ends, given.removed))
         ):

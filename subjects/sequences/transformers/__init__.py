@@ -52,6 +52,8 @@ EFFECTS = {
     "mode: a candidate was accepted": "generate",
     "mode: a candidate was rejected": "generate",
     "mode: continuous batching chose tokens": "generate",
+    "stop: generation ended at a stop token": "generate",
+    "cancel: a forward was ended": "cancel",
 }
 ISOLATED = True
 SECONDS = 25.0
@@ -195,6 +197,7 @@ def generate(
     sequence: int,
     n: int,
     *,
+    stop: int | None = None,
     history: str = generation.NONE,
     beams: int = 1,
     neighbours: int = 0,
@@ -205,7 +208,12 @@ def generate(
 ) -> list[int]:
     """Tokens that the library's `generate` chooses."""
     chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode, compiled)
-    return generation.generate(context, sequence, n, chosen)
+    return generation.generate(context, sequence, n, chosen, stop)
+
+
+def cancel(context: TransformersContext, sequence: int, tokens: Sequence[int], after: int) -> None:
+    """End a forward of a prompt in pieces, and forget the cache."""
+    context.cancel(sequence, tokens, after)
 
 
 def script(

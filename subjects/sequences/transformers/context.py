@@ -4,6 +4,7 @@ import copy
 import io
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,10 @@ _MOST_TOKENS = 256
 """Columns of a static cache."""
 _CROP_REFUSED = "support `crop` method"
 """What a cache of its own kind, such as that of MiniMax, says where it has no `crop`."""
+
+
+class _Cancelled(Exception):
+    """What ends a forward from outside."""
 
 
 @dataclass
@@ -163,6 +168,26 @@ class TransformersContext:
                 trace.did(f"{batch.label}.reset()")
             batch.cache.reset()
             self.dropped.append((batch.cache, batch.label))
+
+    def cancel(self, name: int, tokens: Sequence[int], after: int) -> None:
+        """Tokens come in pieces of two; an exception ends a forward behind its layers. Then the sequence is dropped, as by `drop`.
+
+        Raises:
+            NotImplementedError: as `extend`.
+        """
+        pieces = [list(tokens[at : at + 2]) for at in range(0, len(tokens), 2)][: after + 1]
+
+        def end(*_: Any) -> None:
+            raise _Cancelled
+
+        for number, piece in enumerate(pieces):
+            head = self.model.get_output_embeddings() if number == after else None
+            hook = head.register_forward_pre_hook(end) if head is not None else nullcontext()
+            with hook, suppress(_Cancelled):
+                self.extend([(name, piece)])
+                continue
+            self.effects["cancel: a forward was ended"] += 1
+        self.drop(name)
 
     def length(self, name: int) -> int:
         """Tokens of a sequence, as its cache counts them, without padding.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import CompileConfig
 
+from oracle.sequences import generated_length
 from subjects.sequences.transformers.batches import padded
 from subjects.sequences.transformers.context import TransformersContext
 from subjects.sequences.transformers.forward import NO_CACHE, cache_name, cache_of
@@ -31,7 +32,9 @@ NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continu
 HISTORIES = (NONE, CACHE, CONTINUED, CONTINUED_WHOLE)
 """No cache; the cache that `generate` makes; that of the sequence, behind which `generate` gets the new tokens or all of them."""
 CONTINUOUS = "continuous batching"
-MODES = ("plain", "lookup", "assistant", CONTINUOUS)
+ASSISTANTS = {"assistant": 0.02, "other assistant": 0.5}
+"""How much noise is on the weights of a model that makes candidates: it often agrees, or is another model."""
+MODES = ("plain", "lookup", *ASSISTANTS, CONTINUOUS)
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,16 @@ class GenerateFeatures:
     compiled: bool = False
 
 
-def generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
-    """Choose `count` tokens behind a sequence, which has them afterwards, but for the last one.
+def generate(
+    context: TransformersContext, name: int, count: int, features: GenerateFeatures, stop: int | None
+) -> list[int]:
+    """Choose `count` tokens behind a sequence, or fewer up to a stop token; the sequence has them afterwards, but for the last one.
 
     Raises:
         NotImplementedError: the library refuses the features in words, or they do not go together.
     """
     try:
-        return _generate(context, name, count, features)
+        return _generate(context, name, count, features, stop)
     except (ValueError, RuntimeError) as error:
         if any(words in str(error) for words in _REFUSALS):
             raise NotImplementedError(str(error)) from error
@@ -77,11 +82,13 @@ def generate(context: TransformersContext, name: int, count: int, features: Gene
         raise
 
 
-def _generate(context: TransformersContext, name: int, count: int, features: GenerateFeatures) -> list[int]:
+def _generate(
+    context: TransformersContext, name: int, count: int, features: GenerateFeatures, stop: int | None
+) -> list[int]:
     prompt = context.tokens[name]
     if features.mode == CONTINUOUS:
         # What it leaves in the model is for the feature `before` of contexts.
-        chosen = _batched(copy.deepcopy(context.model), prompt, count)
+        chosen = _batched(copy.deepcopy(context.model), prompt, count, stop)
         context.effects["mode: continuous batching chose tokens"] += 1
         return chosen
     first: list[int] = []
@@ -91,10 +98,12 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
     held: dict[str, Any] = {}
     if continues:
         batch, first, ids, mask = _continued(context, name, features)
-        if count == 1:
+        if count == 1 or first == [stop]:
             return first
         held[cache_name(context.model)] = batch.cache
     options |= {"max_new_tokens": count - len(first), "do_sample": False, "pad_token_id": 0}
+    if stop is not None:
+        options["eos_token_id"] = stop
     label = ""
     if trace := current():
         held_by = batch.label if continues else ""
@@ -105,6 +114,9 @@ def _generate(context: TransformersContext, name: int, count: int, features: Gen
         )
     context.effects.update(_effects(features, ids, mask, output, forwards))
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
+    # A row that has ended is padded while others go on.
+    tokens = tokens[: generated_length(tuple(tokens), len(tokens), stop)]
+    context.effects["stop: generation ended at a stop token"] += len(tokens) < count
     found = cache_of(output)
     # A static cache is as long as what was asked for.
     grows = features.history != NONE and not (features.static or features.compiled)
@@ -161,7 +173,7 @@ def _effects(
         found["beams: a beam took the place of another one"] += _moves(beams[0].tolist())
     chunks = [start for start, end in forwards if end <= int(mask[0].sum())]
     found["chunk: the prompt came in several chunks"] += features.chunk > 0 and len(chunks) > 1
-    if features.mode in ("lookup", "assistant"):
+    if features.mode in ("lookup", *ASSISTANTS):
         for (start, end), (then, _) in pairwise(forwards):
             found["mode: a candidate was rejected"] += then < end
             found["mode: a candidate was accepted"] += then > max(start, ids.shape[1] - 1) + 1
@@ -218,18 +230,18 @@ def _options(model: Any, features: GenerateFeatures) -> dict[str, Any]:
         options |= {"cache_implementation": "static", "disable_compile": False, "compile_config": config}
     if features.mode == "lookup":
         options["prompt_lookup_num_tokens"] = 3
-    if features.mode == "assistant":
-        options["assistant_model"] = _assistant(model)
+    if features.mode in ASSISTANTS:
+        options["assistant_model"] = _assistant(model, ASSISTANTS[features.mode])
     return options
 
 
-def _assistant(model: Any) -> Any:
-    """A model that often agrees: some noise on its weights."""
+def _assistant(model: Any, noise: float) -> Any:
+    """A model with noise on its weights."""
     assistant = copy.deepcopy(model)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in assistant.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * noise)
     assistant.generation_config.num_assistant_tokens = 3
     assistant.generation_config.num_assistant_tokens_schedule = "constant"
     assistant.generation_config.assistant_confidence_threshold = 0.0
@@ -243,12 +255,14 @@ def try_batches(model: Any) -> bool:
     return False
 
 
-def _batched(model: Any, prompt: list[int], count: int) -> list[int]:
+def _batched(model: Any, prompt: list[int], count: int, stop: int | None = None) -> list[int]:
     """With continuous batching, which has no feature of `generate`."""
     if not hasattr(model, "generate_batch"):
         raise NotImplementedError("the release has no continuous batching")
     config = copy.deepcopy(model.generation_config)
     config.max_new_tokens, config.do_sample = count, False
+    if stop is not None:
+        config.eos_token_id = stop
     outputs = model.generate_batch(inputs=[prompt], generation_config=config, progress_bar=False)
     if not outputs:
         raise NotImplementedError("continuous batching returns nothing")
