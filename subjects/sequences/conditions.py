@@ -110,6 +110,8 @@ def _requests(case: Case) -> Iterator[Request]:
             place = context, given["sequence"]
             yield Request(context, tokens.of(place), given["n"] > 1)
             tokens.generate(context, place[1], *_generated(step, place))
+        elif name == "cancel":
+            yield Request(context, (*tokens.of((context, given["sequence"])), *given["tokens"]), ahead=True)
         elif step is None or step["happened"]:
             given.pop("self", None)
             getattr(tokens, name)(context, **given)
@@ -132,6 +134,8 @@ def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 UNCROPPABLE = "crop: a cache was cropped that says that it cannot be"
 """What the port of transformers counts; it cannot be imported where the library is not installed."""
+ABORTED = "cancel: a decode was aborted"
+"""What the port of llama.cpp counts."""
 Place = tuple[int, int]
 """A context's number, and a sequence's number in it."""
 
@@ -183,7 +187,7 @@ def _follow(name: str, arguments: Mapping[str, Any], kept: _Kept) -> None:
         place = context, arguments["sequence"]
         kept.tokens[place] = kept.tokens.get(place, 0) - arguments["n"]
         kept.rolled_back.add(place)
-    elif name in ("fork", "load", "generate"):
+    elif name in ("fork", "load", "load_damaged", "generate", "cancel"):
         kept.settle((context, arguments["target" if name == "fork" else "sequence"]), 0)
 
 
@@ -246,9 +250,17 @@ def pending_copy(case: Case) -> bool:
 
 def crop_of_an_uncroppable_cache(case: Case) -> bool:
     """A rollback, unchecked, of a cache whose `is_croppable` is false, which returned: the port counts it as an effect."""
-    results = (outcome.value for outcome in case.actual if isinstance(outcome, Returned))
-    steps = (one for one in results if isinstance(one, Record) and one.type == "SequenceStep")
-    return any(UNCROPPABLE in step["effects"] for step in steps)
+    return _had_effect(case, UNCROPPABLE)
+
+
+def _had_effect(case: Case, name: str) -> bool:
+    steps = (step for outcome in case.actual if (step := _result(outcome)) is not None)
+    return any(name in step["effects"] for step in steps)
+
+
+def aborted_decode(case: Case) -> bool:
+    """A decode of llama.cpp was aborted: the port counts it as an effect."""
+    return _had_effect(case, ABORTED)
 
 
 def _features_of_contexts(case: Case) -> Mapping[str, Any]:
@@ -329,6 +341,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "padded-row": padded_row,
     "requests-at-once": requests_at_once,
     "crop-of-an-uncroppable-cache": crop_of_an_uncroppable_cache,
+    "aborted-decode": aborted_decode,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

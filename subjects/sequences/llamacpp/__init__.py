@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp import server
 from subjects.sequences.llamacpp.architectures import architectures
 from subjects.sequences.llamacpp.context import GUESSES, UNDO, LlamaContext
@@ -34,7 +35,7 @@ EFFECTS = {
     "guess: the model made drafts": "generate",
     "guess: a model with other weights made drafts": "generate",
     "stop: drafts behind the stop token were processed": "generate",
-    "cancel: a decode was aborted": "cancel",
+    ABORTED: "cancel",
     **(server.EFFECTS if server.is_installed() else {}),
 }
 AGAIN = server.AGAIN

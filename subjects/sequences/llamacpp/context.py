@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from statecheck.sequences import damaged
+from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp.library import ABORT, LlamaCpp, batch_of
 
 VOCABULARY = 32
@@ -134,7 +135,7 @@ class LlamaContext:
             self.library.call("llama_set_abort_callback", self.context, ABORT(), None)
         if status not in (0, _ABORTED):
             raise RuntimeError(f"llama_decode = {status}, but should be 0 or {_ABORTED}")
-        self.effects["cancel: a decode was aborted"] += status
+        self.effects[ABORTED] += status == _ABORTED
         self.tokens[sequence] = [*self.tokens.get(sequence, []), *tokens][: self.length(sequence)]
         if not self.tokens[sequence]:
             del self.tokens[sequence]

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -50,7 +51,7 @@ EFFECTS = {
 }
 """What servers do beside the C interface; `complete` counts it by what answers say."""
 BETWEEN = ("nothing", "embedding", "infill")
-_DRAFTS = 3
+_DRAFTS, _BATCH = 3, 512
 _LONG = 200
 """Tokens of a request that is to be cancelled: it takes some tens of milliseconds."""
 _names = itertools.count()
@@ -107,13 +108,21 @@ class ServerContext:
         with self.opened(path, body) as answer:
             return json.loads(answer.read())
 
-    def opened(self, path: str, body: Mapping[str, Any]) -> Any:
+    def slots_now(self) -> Any:
+        """What the server says of its slots; raises as `opened`."""
+        with self.opened("/slots", None) as answer:
+            return json.loads(answer.read())
+
+    def opened(self, path: str, body: Mapping[str, Any] | None) -> Any:
         """The connection, behind the head of the answer.
+
+        Args:
+            body: what is posted; None where nothing is.
 
         Raises:
             RuntimeError: an error, with what the server says of it.
         """
-        data = json.dumps(body).encode()
+        data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - a server of our own
             self.server.listening_address + path, data, {"Content-Type": "application/json"}
         )
@@ -265,6 +274,9 @@ class ServerContext:
         with self.opened("/completion", body) as answer:
             for _ in range(2 * after):
                 answer.readline()
+        # A request that names a busy slot may wait for ever (docs/findings/llamacpp.md).
+        while any(slot["is_processing"] for slot in self.slots_now()):
+            time.sleep(0.002)
         self.effects["cancel: a connection was closed"] += 1
         self.held[number] = None
 
@@ -365,12 +377,17 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     Args:
         other: a model with other weights, for drafts.
         given: values of features of a server.
+
+    Raises:
+        NotImplementedError: embeddings need a micro-batch as large as the batch; the library's own program makes the batch smaller.
     """
+    if given["embeddings"] and given["micro_batch"] < _BATCH:
+        raise NotImplementedError("new: a server with embeddings has no smaller micro-batches")
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model)
-    parameters.n_ctx, parameters.n_batch = 2048, 512
+    parameters.n_ctx, parameters.n_batch = 2048, _BATCH
     parameters.n_ubatch, parameters.n_parallel = given["micro_batch"], given["slots"]
     parameters.kv_unified = given["unified"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = parameters.n_threads_http = 1
