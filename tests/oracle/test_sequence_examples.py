@@ -6,7 +6,14 @@ import math
 
 import pytest
 
-from oracle.sequences import SequenceTokens, distance, is_greedy, scale, wrong_lengths
+from oracle.sequences import (
+    SequenceTokens,
+    distance,
+    generated_length,
+    is_greedy,
+    scale,
+    wrong_lengths,
+)
 from tests.oracle.worked import refused
 
 
@@ -50,6 +57,23 @@ def test_a_rollback_removes_the_last_tokens(n: int, left: tuple[int, ...]) -> No
     tokens = two_sequences()
     tokens.roll_back(0, 0, n)
     assert (tokens.of((0, 0)), tokens.of((0, 1))) == (left, (5,))
+
+
+@pytest.mark.parametrize(
+    ("length", "left"),
+    [(3, (7, 8, 9)), (4, (7, 8, 9, 1)), (5, (7, 8, 9, 1, 2)), (2, ()), (6, ()), (None, ())],
+)
+def test_a_cancelled_request_leaves_some_of_its_tokens_or_nothing(
+    length: int | None, left: tuple[int, ...]
+) -> None:
+    tokens = two_sequences()
+    tokens.cancel(0, 0, (1, 2), length)
+    assert (tokens.of((0, 0)), tokens.of((0, 1))) == (left, (5,))
+
+
+@pytest.mark.parametrize(("stop", "length"), [(None, 4), (9, 4), (5, 1), (6, 2), (7, 4)])
+def test_generation_ends_at_the_first_stop_token(stop: int | None, length: int) -> None:
+    assert generated_length((5, 6, 6, 7, 8), 4, stop) == length
 
 
 @pytest.mark.parametrize("n", [0, 4])

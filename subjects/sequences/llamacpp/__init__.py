@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def new(
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
     given = {"micro_batch": micro_batch, "unified": unified, "snapshots": snapshots}
-    other = _model(model, layers, seed + 1)
+    other = partial(_model, model, layers, seed + 1)
     context = LlamaContext(library, made, other, found, library.call("llama_get_memory", found), given)
     context.effects["layers: the model had fewer layers"] += layers < max(map(int, architectures()[model]))
     return context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,14 +29,14 @@ class LlamaContext:
     """A context of the library, its memory, and of each sequence its tokens and the logits behind them.
 
     Args:
-        other: a model with other weights, for drafts.
+        other: makes a model with other weights, for drafts.
         features: those that the context was made with.
         effects: how often what `EFFECTS` of the port names has happened.
     """
 
     library: LlamaCpp
     model: int
-    other: int
+    other: Callable[[], int]
     context: int
     memory: int
     features: Mapping[str, Any] = field(default_factory=dict)
@@ -198,10 +198,12 @@ class LlamaContext:
         """What another context generates, of a model with other weights, or of the same, where the last token is made another one."""
         if count < 1:
             return []
-        model = self.other if other else self.model
+        model = self.other() if other else self.model
         made = self.library.context(model, micro_batch=512, unified=False, snapshots=0)
         assert made is not None
-        draft = LlamaContext(self.library, model, model, made, self.library.call("llama_get_memory", made))
+        draft = LlamaContext(
+            self.library, model, self.other, made, self.library.call("llama_get_memory", made)
+        )
         try:
             draft.extend([(0, [*self.tokens[sequence], token])])
             found = draft.generate(0, count)

@@ -114,8 +114,9 @@ def _generate(
         )
     context.effects.update(_effects(features, ids, mask, output, forwards))
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
-    # A row that has ended is padded while others go on.
-    tokens = tokens[: generated_length(tuple(tokens), len(tokens), stop)]
+    if len(output.sequences) > 1 or features.beams > 1:
+        # A row that has ended is padded while others go on.
+        tokens = tokens[: generated_length(tuple(tokens), len(tokens), stop)]
     context.effects["stop: generation ended at a stop token"] += len(tokens) < count
     found = cache_of(output)
     # A static cache is as long as what was asked for.

@@ -69,6 +69,36 @@ DEFECTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
         "chosen.append(min(range(len(logits)), key=logits.__getitem__))",
         (BEGIN, ONE_TOKEN, operation("generate", sequence=0, n=2, features={})),
     ),
+    "a stop token is processed twice": (
+        "        if chosen[-1] == stop:",
+        "        if chosen[-1] == stop:\n            context.states[sequence][-1] = step(context, context.states[sequence][-1], stop)",
+        (
+            BEGIN,
+            extended((0, (1, 2))),
+            operation("generate", sequence=0, n=4, features={}, stop=2),
+            extended((0, (3,))),
+        ),
+    ),
+    "a cancelled token stays": (
+        "        del context.states[sequence][before:]",
+        "        del context.states[sequence][before - 1 : -1]",
+        (
+            BEGIN,
+            extended((0, (1, 2))),
+            operation("cancel", sequence=0, tokens=(3, 4), after=1),
+            extended((0, (5,))),
+        ),
+    ),
+    "a save of another model is not refused": (
+        '    """A damaged save is refused."""\n    return False',
+        "    context.states[sequence] = list(saved)\n    return True",
+        (
+            BEGIN,
+            ONE_TOKEN,
+            operation("save", sequence=0, name="saved 0"),
+            operation("load_damaged", sequence=0, damage="another model", name="saved 0"),
+        ),
+    ),
     "a length is one too large": (
         "    return len(context.states.get(sequence, []))",
         "    return len(context.states.get(sequence, [])) + 1",
