@@ -17,6 +17,8 @@ from statecheck.case.values import Call, Outcome, Record, Returned
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import Profile
 
+PROMPTS_BETWEEN: Mapping[str, Tokens] = {"infill": (29, 1, 30, 2, 31), "embedding": (7, 8, 9)}
+"""The tokens of requests to llama-server that come between."""
 _TAIL = 4
 """llama-server keeps a checkpoint that many tokens before the end of a prompt."""
 
@@ -89,7 +91,10 @@ def checkpoint_of_another_token(case: Case) -> bool:
 
 def _slots(case: Case) -> int:
     """Of each server; none where requests or loads name their slot."""
-    named = any(_features(call.named).get("slot") or "load" in call.function for call in case.calls)
+    named = any(
+        _features(call.named).get("slot") or "load" in call.function or call.function.endswith(".cancel")
+        for call in case.calls
+    )
     return 0 if named else int(_features(case.calls[0].named).get("slots", 4))
 
 
@@ -104,6 +109,8 @@ def _requests(case: Case) -> Iterator[Request]:
         if name == "extend":
             prompts = tokens.extend(context, [(number, tuple(row)) for number, row in given["rows"]])
             ahead = bool(features.get("ahead"))
+            if between := PROMPTS_BETWEEN.get(features.get("between", "")):
+                yield Request(context, between, ahead=True)
             for _ in range(1 + bool(features.get("at_once"))):
                 yield from (Request(context, prompt, ahead) for prompt in prompts)
         elif name == "generate":

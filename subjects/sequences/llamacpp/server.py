@@ -24,6 +24,7 @@ from typing import Any
 
 from statecheck.sequences import damaged
 from statecheck.util import limits
+from subjects.sequences.conditions import PROMPTS_BETWEEN
 from subjects.sequences.llamacpp.library import LlamaCpp
 
 AGAIN = 4
@@ -240,9 +241,10 @@ class ServerContext:
     def _come_between(self, request: str) -> None:
         """A request that completes no prompt of ours, and takes a slot."""
         if request == "infill":
+            # PROMPTS_BETWEEN are its tokens.
             self.post("/infill", {"input_prefix": "1", "input_suffix": "2", "n_predict": 2})
         elif request == "embedding" and self.features.get("embeddings"):
-            self.post("/embedding", {"content": [7, 8, 9]})
+            self.post("/embedding", {"content": PROMPTS_BETWEEN[request]})
         else:
             return
         self.effects[f"between: a request for an {request} came between"] += 1

@@ -61,6 +61,15 @@ def test_a_property_is_not_applicable_to_a_port_that_lacks_its_function(name: st
     assert reason == f"compared_port has no {lacking}"
 
 
+def test_stop_tokens_are_not_applicable_to_a_port_whose_generate_takes_none() -> None:
+    def generate(context: reference_port.SmallContext, sequence: int, n: int) -> list[int]:
+        return reference_port.generate(context, sequence, n)
+
+    stop = load_properties()["sequences/stop"]
+    assert stop.not_applicable(context_of(generate=generate)) == "compared_port has no stop"
+    assert stop.not_applicable(context_of()) is None
+
+
 @pytest.mark.parametrize("name", [name for name in _OPTIONAL if name != "generate"])
 def test_a_property_is_not_applicable_where_its_operation_always_reports_failure(name: str) -> None:
     function = _OPTIONAL[name][-1]
