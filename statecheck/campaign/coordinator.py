@@ -80,7 +80,7 @@ def begin(plan: Plan) -> tuple[CampaignState, KnownDefects, CorpusWriter, Mappin
     examples = profile_of(plan.profile).examples(subject) if plan.profile else {}
     if plan.profile:
         offered = [name for name in offered if tested[name].id in examples]
-    names = sorted(select(offered, plan.only), key=lambda name: tested[name].launches)
+    names = sorted(select(offered, plan.only, tested, subject), key=lambda name: tested[name].launches)
     chosen, skipped = applicable(names, tested, subject, plan.device)
     refused = unsupported(plan, tested)
     skipped = {name: why for name, why in refused.items() if name in names} | skipped

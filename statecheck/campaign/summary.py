@@ -6,13 +6,21 @@ Failures at the same call and place are one cause, however many properties they 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 
 from statecheck.campaign.plan import shard_name
-from statecheck.campaign.record import NOT_REPLAYED, BucketRecord, CampaignRecord, CorpusRecord, bucket_in
+from statecheck.campaign.record import (
+    CORPUS_VERDICTS,
+    NOT_REPLAYED,
+    BucketRecord,
+    CampaignRecord,
+    CorpusRecord,
+    bucket_in,
+)
 from statecheck.case import Case
 from statecheck.case.bucket import cause_of
 from statecheck.execution.verdict import CLEAN, FALSIFIED, INCOMPLETE, Status
@@ -160,9 +168,14 @@ def _not_replayed(waiting: Sequence[CorpusRecord]) -> str:
 
 
 def evidence(record: CampaignRecord) -> str:
-    """How many of the applicable properties were selected, and how many examples were compared: what the verdict rests on."""
+    """How many of the applicable properties were selected, how many examples were compared, and what replayed cases came to: what the verdict rests on."""
     selected = f"{record.selected} of {record.applicable}" if record.applicable else f"{record.selected}"
-    return f"{selected} applicable properties selected; {record.compared:,} of {counted(record.examples, 'example')} compared"
+    # A reason of the verdict names those that were not replayed.
+    counts = Counter(replay.verdict for replay in record.corpus if replay.verdict != NOT_REPLAYED)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CORPUS_VERDICTS if counts[verdict])
+    replayed = f"; {counted(counts.total(), 'saved case')} replayed: {verdicts}" if verdicts else ""
+    examples = f"{record.compared:,} of {counted(record.examples, 'example')} compared"
+    return f"{selected} applicable properties selected; {examples}{replayed}"
 
 
 def little_compared(record: CampaignRecord) -> str:

@@ -282,6 +282,20 @@ class Case:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
+    @classmethod
+    def named(cls, path: Path, command: str) -> Case:
+        """The case in a file that a person named; see `load`.
+
+        Raises:
+            ValueError: as `load`, or the file cannot be read; names the command.
+        """
+        try:
+            return cls.load(path)
+        except OSError as error:
+            raise ValueError(
+                f"case = {str(path)!r}, but should be a readable file [{command}]: {error}"
+            ) from error
+
 
 # What a case from elsewhere may name, and how much memory it may ask for. Names of a case are looked up in a subject, are written into
 # scripts as they are, and become names of files: they are names and nothing else. Everything else that a case says is text, and is

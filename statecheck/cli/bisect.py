@@ -61,10 +61,7 @@ def run_bisect(options: SimpleNamespace, program: Sequence[str] = PROGRAM) -> in
     from statecheck.report.render import add_bisection
 
     path = path_of(options.case, options.corpus)
-    try:
-        case = Case.load(path)
-    except OSError as error:
-        raise ValueError(f"case = {str(path)!r}, but should be a readable file: {error}") from error
+    case = Case.named(path, "bisect")
     subject = options.subject or case.subject
     if subject not in PROJECTS:
         raise ValueError(f"subject = {subject!r}, but should be {' or '.join(PROJECTS)}, which have releases")

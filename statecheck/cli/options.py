@@ -175,7 +175,7 @@ only_option = option(
     "--only",
     default="",
     metavar="EXPR",
-    help="properties by id, as pytest's -k: 'precopy and not no-sync', v1-postprocess/boundary",
+    help="properties by id, topic or function, as pytest's -k: 'precopy and not no-sync', v1-postprocess/boundary, chunk_offsets",
 )
 seed_option = option("--seed", type=int, help="repeat a campaign's random choices")
 workers_option = option("--workers", type=int, help="processes (default: one per core; 1 on a GPU)")

@@ -89,7 +89,7 @@ def upstream(options: SimpleNamespace) -> int:
     from statecheck.subject import load
     from statecheck.util.files import write_text
 
-    case = Case.load(path_of(options.case, options.corpus))
+    case = Case.named(path_of(options.case, options.corpus), "upstream")
     require_plain(case)
     subject = load(options.subject or case.subject)
     case = with_own_calls(case, subject)

@@ -236,12 +236,7 @@ def explain_case(path: Path, subject: str = "") -> str:
         ValueError: no readable case at `path`, or kernels are compiled in this process.
     """
     triton_mode.prepare("cpu")
-    try:
-        case = Case.load(path)
-    except OSError as error:
-        raise ValueError(
-            f"case = {str(path)!r}, but should be a readable file [sanitize]: {error}"
-        ) from error
+    case = Case.named(path, "sanitize")
     return finding(case, load(subject or case.subject))
 
 

@@ -200,10 +200,7 @@ def replay_file(
         ValueError: no readable case at `path`, an unknown subject or device, an import that ends the process, or declared defects that
             match most of what can fail.
     """
-    try:
-        case = Case.load(path)
-    except OSError as error:
-        raise ValueError(f"case = {str(path)!r}, but should be a readable file [replay]: {error}") from error
+    case = Case.named(path, "replay")
     device = choose_device(device, subject)
     start_server(kernels := kernels_of(subject, device))
     if kernels:

@@ -44,10 +44,11 @@ def follows_requests(tested: Property) -> bool:
     return getattr(getattr(tested, "machine", None), "follows_requests", False)
 
 
-def select(ids: list[str], expression: str) -> list[str]:
+def select(ids: list[str], expression: str, tested: Mapping[str, Property], subject: Subject) -> list[str]:
     """The ids of properties that match a pytest `-k` expression.
 
-    A word of it that is a topic, such as "sequences", chooses the whole topic. Other words are parts of an id.
+    A word of it that is a topic, such as "sequences", chooses the whole topic, and a function, as the documents or the subject's author
+    name it, the properties that call it. Other words are parts of an id.
 
     Raises:
         ValueError: no such expression, or it matches nothing.
@@ -56,11 +57,18 @@ def select(ids: list[str], expression: str) -> list[str]:
         return ids
     from statecheck.execution.private.pytest import chosen_by
 
-    topics = {id_.partition("/")[0] for id_ in ids}
-    chosen = [id_ for id_ in ids if chosen_by(expression, id_, topics)]
+    named: dict[str, set[str]] = {}
+    for id_ in ids:
+        named.setdefault(id_.partition("/")[0], set()).add(id_)
+        for function in tested[id_].functions:
+            named.setdefault(function, set()).add(id_)
+    for own in subject.functions:
+        called = [named.get(function, set()) for function in subject.documented_names(own)]
+        named.setdefault(own, set()).update(*called)
+    chosen = [id_ for id_ in ids if chosen_by(expression, id_, named)]
     if not chosen:
         raise ValueError(
-            f"only = {expression!r}, but should match a property; {_nearest(expression, ids)} [fuzz]"
+            f"only = {expression!r}, but should match a property, or a function that properties call; {_nearest(expression, ids)} [fuzz]"
         )
     return chosen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest.mark.expression import Expression
@@ -20,11 +20,11 @@ MADE_FOR = ("8.0", "9.2")
 """The oldest and the newest version that this was made for, and is tested with."""
 
 
-def chosen_by(expression: str, id_: str, topics: Container[str] = ()) -> bool:
+def chosen_by(expression: str, id_: str, named: Mapping[str, Container[str]]) -> bool:
     """Whether an expression as for `pytest -k` chooses a property's id.
 
     Args:
-        topics: what stands before the "/" in ids. A word that is a topic chooses the ids of this topic, and no other id that it is a part of.
+        named: by word, the ids that it chooses, and no other id that it is a part of.
 
     Raises:
         ValueError: no such expression.
@@ -37,6 +37,6 @@ def chosen_by(expression: str, id_: str, topics: Container[str] = ()) -> bool:
         ) from error
 
     def contains(word: str, /, **_: object) -> bool:
-        return id_.partition("/")[0] == word if word in topics else word in id_
+        return id_ in named[word] if word in named else word in id_
 
     return bool(compiled.evaluate(contains))

@@ -12,7 +12,7 @@ import pytest
 
 from statecheck.campaign.merge import merge_records
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import CampaignRecord
+from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.scheduler import Scheduler
 from statecheck.campaign.state import CampaignState
 from statecheck.campaign.summary import evidence, grouped, little_compared, verdict
@@ -143,6 +143,10 @@ def test_a_verdict_says_for_how_many_models_a_property_passed() -> None:
     ]
     assert [row.status for row in record.properties] == [Status.PASSED.value] * 2
     assert evidence(record) == "2 of 2 applicable properties selected; 80 of 80 examples compared"
+    record.corpus = [
+        CorpusRecord(f"{at}.json", word, "") for at, word in enumerate(("FIXED", "KNOWN", "FIXED"))
+    ]
+    assert evidence(record).endswith(" examples compared; 3 saved cases replayed: 1 KNOWN, 2 FIXED")
     assert verdict(record).exit_code == CLEAN
 
 

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -87,3 +88,11 @@ def test_make_gives_its_variables_to_the_command(words: tuple[str, ...], command
     line = ["make", "-n", f"PYTHON={sys.executable}", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT)
     assert shlex.split(done.stdout) == [sys.executable, "-m", "statecheck", *command]
+
+
+@pytest.mark.parametrize("command", ["replay", "upstream", "bisect"])
+def test_a_case_that_cannot_be_read_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path / "no.json")]) == MISCONFIGURED
+    assert f"no.json', but should be a readable file [{command}]" in capsys.readouterr().err

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.database import InMemoryExampleDatabase
 from hypothesis.stateful import rule
 
+from examples import off_by_one
 from statecheck.case.values import call
 from statecheck.execution import registry
 from statecheck.execution.example import Example, ExecutionContext, Falsified
 from statecheck.execution.property import ExampleMachine, MachineProperty, no_body
 from statecheck.execution.registry import PROPERTIES, Property, load_properties, prop, remember
 from statecheck.execution.selection import select
+from subjects.plain import adapted
 from tests.helpers.cases import a_property
 from tests.helpers.processes import run_pytest
 
@@ -66,6 +68,8 @@ def test_no_id_is_a_part_of_another_s() -> None:
 # Which properties an expression chooses.
 
 COVER, END, DECODES = IDS = ["fla-chunks/cover", "fla-chunks/end", "split/decodes"]
+TESTED = {**load_properties(), **{id_: a_property(id=id_) for id_ in IDS}}
+PORT = adapted(off_by_one)
 
 
 @pytest.mark.parametrize(
@@ -81,20 +85,27 @@ COVER, END, DECODES = IDS = ["fla-chunks/cover", "fla-chunks/end", "split/decode
     ],
 )
 def test_an_expression_chooses_ids_by_their_parts(expression: str, chosen: list[str]) -> None:
-    assert select(IDS, expression) == chosen
+    assert select(IDS, expression, TESTED, PORT) == chosen
 
 
 def test_a_word_that_is_a_topic_selects_the_whole_topic_and_nothing_else() -> None:
-    ids = [*IDS, "fla-chunks/split"]
-    assert select(ids, "split") == [DECODES]
-    assert select(ids, "split or cover") == [COVER, DECODES]
+    ids, tested = [*IDS, "fla-chunks/split"], TESTED | {"fla-chunks/split": TESTED[COVER]}
+    assert select(ids, "split", tested, PORT) == [DECODES]
+    assert select(ids, "split or cover", tested, PORT) == [COVER, DECODES]
 
 
 def test_an_expression_that_chooses_nothing_is_refused_with_the_nearest_ids() -> None:
     with pytest.raises(
-        ValueError, match=r"^only = 'chunk_fla', but should match a property; like it are fla-chunks"
+        ValueError,
+        match=r"^only = 'chunk_fla', but should match a property, or a function that properties call; like it are fla-chunks",
     ):
-        select(IDS, "chunk_fla")
+        select(IDS, "chunk_fla", TESTED, PORT)
+
+
+@pytest.mark.parametrize("name", ["chunk_offsets", "prepare_chunk_offsets"])
+def test_the_name_of_a_function_selects_the_properties_that_call_it(name: str) -> None:
+    chosen = select(sorted(TESTED), name, TESTED, PORT)
+    assert set(chosen) == {id_ for id_, one in TESTED.items() if "prepare_chunk_offsets" in one.functions}
 
 
 @pytest.mark.slow
