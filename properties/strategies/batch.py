@@ -119,44 +119,32 @@ _CHUNKS = st.just(1) | mostly(
 )
 
 
-def batches(
-    *, num_spec: int | None = None, max_rows: int = MAX_ROWS, padding: bool = True
-) -> st.SearchStrategy[Batch]:
+def batches(*, padding: bool = True) -> st.SearchStrategy[Batch]:
     """Batches in the runner's order: decodes, chunks of started prompts (short ones first), first chunks, padding.
 
     Uniform speculative batches, in which every row is as long as the first, are drawn on purpose. Some batches repeat
-    their rows many times, unless they are asked to have fewer than `MAX_ROWS`.
-
-    Args:
-        num_spec: drafts of a decode at most; by default two, or more now and then.
+    their rows many times.
     """
-    return _batches(
-        lambda rows: sorted(rows, key=_place), num_spec=num_spec, max_rows=max_rows, padding=padding
-    )
+    return _batches(lambda rows: sorted(rows, key=_place), padding=padding)
 
 
 def _batches(
-    order: Callable[[list[RequestRow]], list[RequestRow]],
-    *,
-    num_spec: int | None = None,
-    max_rows: int = MAX_ROWS,
-    padding: bool = True,
+    order: Callable[[list[RequestRow]], list[RequestRow]], *, padding: bool = True
 ) -> st.SearchStrategy[Batch]:
     few = st.just(0) | st.integers(1, 3) if padding else st.just(0)
-    most = st.just(num_spec) if num_spec is not None else _DRAFTS
-    many = crowds(one_in=6) if max_rows >= MAX_ROWS else st.just(0)
+    many = crowds(one_in=6)
 
     @st.composite
     def found(draw: st.DrawFn) -> Batch:
         count = draw(many)
-        some = draw(_rows(draw(most), max_rows))
+        some = draw(_rows(draw(_DRAFTS)))
         rows, tokens = draw(few), draw(few)
         # Drawn without a crowd, too, so that a crowd that is not needed goes away in shrinking.
         last = draw(_LAST)
         if count:
             # Of a crowd of short decodes, and often with a prefill, so that the first row that is too long for a decode is behind a bound.
             some = sorted(some, key=lambda row: (row.prefilling, row.query_len))
-        if count or len(some) < max_rows:
+        if count or len(some) < MAX_ROWS:
             some = [*some, *last]
         return Batch(tuple(order(crowded(some, count))), rows, tokens)
 
@@ -170,12 +158,12 @@ _DRAFTS = st.sampled_from((*(2,) * 30, *around(MANY_DRAFTS)))
 
 
 @cache
-def _rows(num_spec: int, max_rows: int) -> st.SearchStrategy[list[RequestRow]]:
-    mixed = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), max_rows)
+def _rows(num_spec: int) -> st.SearchStrategy[list[RequestRow]]:
+    mixed = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), MAX_ROWS)
     uniform = st.builds(
         lambda drafts, found: [replace(one, query_len=1 + drafts) for one in found],
         st.integers(0, num_spec),
-        st.lists(decodes(), min_size=1, max_size=max_rows),
+        st.lists(decodes(), min_size=1, max_size=MAX_ROWS),
     )
     return mixed | uniform
 
@@ -197,12 +185,9 @@ def shuffled_batches() -> st.SearchStrategy[Batch]:
     return _batches(lambda rows: rows)
 
 
-def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Value) -> Record:
+def metadata(batch: Batch, **changes: Value) -> Record:
     """The `CommonAttentionMetadata` of a batch."""
-    starts, table = (
-        int32(batch.query_start_loc),
-        block_table or Tensor("int32", (batch.num_reqs, 1), (1,) * batch.num_reqs),
-    )
+    starts = int32(batch.query_start_loc)
     # Nothing reads it, so that it need not be as long as thousands of tokens.
     slots = min(batch.num_actual_tokens, SLOTS)
     fields: dict[str, Value] = {
@@ -213,7 +198,7 @@ def metadata(batch: Batch, *, block_table: Tensor | None = None, **changes: Valu
         "num_actual_tokens": batch.num_actual_tokens,
         "max_query_len": max(batch.query_lens, default=0),
         "max_seq_len": max(batch.seq_lens, default=0),
-        "block_table_tensor": table,
+        "block_table_tensor": Tensor("int32", (batch.num_reqs, 1), (1,) * batch.num_reqs),
         "slot_mapping": Tensor("int64", (slots,), (0,) * slots),
         "is_prefilling": boolean(batch.is_prefilling).on_host(),
     }
@@ -337,9 +322,7 @@ _WIDE_BLOCKS = st.sampled_from((*WIDE_BLOCKS, *WIDE_BLOCKS[2:]))
 
 
 @st.composite
-def block_tables(
-    draw: st.DrawFn, *, max_rows: int = MAX_TABLE_ROWS, rows_per_length: bool = False
-) -> BlockTable:
+def block_tables(draw: st.DrawFn, *, rows_per_length: bool = False) -> BlockTable:
     """Tables as the allocator leaves them in align mode.
 
     Columns before the running one are null but for the last of them, the running block and the speculative ones are
@@ -347,8 +330,8 @@ def block_tables(
     """
     block_size = draw(_WIDE_BLOCKS if draw(seldom(4)) else _BLOCK_SIZES)
     spec = draw(drafts(few=FEW_SPECULATIVE_BLOCKS, one_in=8))
-    many = draw(crowds() if max_rows >= MAX_TABLE_ROWS else st.just(0))
-    seq_lens = tuple(crowded(draw(_seq_lens(block_size, max_rows)), many))
+    many = draw(crowds())
+    seq_lens = tuple(crowded(draw(_seq_lens(block_size)), many))
     base, dtype = draw(_ID_BASES)
     fresh = itertools.count(base)
     rows = tuple(row_of_blocks(length, block_size, spec, fresh) for length in seq_lens)
@@ -372,8 +355,8 @@ def _up_to(most: int) -> st.SearchStrategy[int]:
 
 
 @cache
-def _seq_lens(block_size: int, max_rows: int) -> st.SearchStrategy[list[int]]:
-    return _mostly_filled_lists(lengths_around(block_size), max_rows)
+def _seq_lens(block_size: int) -> st.SearchStrategy[list[int]]:
+    return _mostly_filled_lists(lengths_around(block_size), MAX_TABLE_ROWS)
 
 
 def row_of_blocks(seq_len: int, block_size: int, spec: int, fresh: itertools.count[int]) -> tuple[int, ...]:

@@ -417,14 +417,14 @@ def _with_prior_state(row: StepRequest, threshold: int) -> StepRequest:
     return row
 
 
-def captured_step(setup: BuilderSetup, rows: int, padded: int, bind: str = "metadata") -> Call:
+def captured_step(setup: BuilderSetup, rows: int, padded: int) -> Call:
     """The call with which a runner captures a graph for `rows` decodes and `padded` rows of padding."""
     longest = StepRequest(1 + setup.num_spec, 1, accepted=1 + setup.num_spec, drafts=setup.num_spec)
     common = BuildCall((longest,) * rows, padded_rows=padded).metadata(setup)
     changes = {"max_query_len": 1 + setup.num_spec, "is_prefilling": None, "seq_lens_cpu_upper_bound": None}
     fields = tuple((dict(common.fields) | changes).items())
     arguments = (("self", Name("builder")), ("common_attn_metadata", replace(common, fields=fields)))
-    return Call(f"{setup.builder}.build_for_cudagraph_capture", arguments, bind=bind, by_content=True)
+    return Call(f"{setup.builder}.build_for_cudagraph_capture", arguments, bind="metadata", by_content=True)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,6 @@ MAX_SEQUENCES = 6
 def packed_sequences(
     *,
     chunk_sizes: tuple[int, ...] = CHUNK_SIZES,
-    max_sequences: int = MAX_SEQUENCES,
     wide: bool = True,
     most_chunks: int = MANY_CHUNKS[-1],
 ) -> st.SearchStrategy[Packed]:
@@ -76,17 +75,13 @@ def packed_sequences(
         wide: sequences may have millions of tokens, with a chunk size of millions; not for programs of eight tokens.
         most_chunks: a sequence may have about as many chunks; `MOST_CHUNKS` where nothing is done for each of them.
     """
-    return st.sampled_from(chunk_sizes).flatmap(
-        lambda size: _packed_sequences_of(size, max_sequences, most_chunks, wide)
-    )
+    return st.sampled_from(chunk_sizes).flatmap(lambda size: _packed_sequences_of(size, most_chunks, wide))
 
 
 @cache
-def _packed_sequences_of(
-    chunk_size: int, max_sequences: int, most_chunks: int, wide: bool
-) -> st.SearchStrategy[Packed]:
+def _packed_sequences_of(chunk_size: int, most_chunks: int, wide: bool) -> st.SearchStrategy[Packed]:
     """Few sequences, and seldom something beyond a bound that is added to them: it goes first where an example shrinks."""
-    lens = st.lists(lengths_around(chunk_size), max_size=max_sequences)
+    lens = st.lists(lengths_around(chunk_size), max_size=MAX_SEQUENCES)
     bounds = tuple(bound for bound in (*MANY_ROWS, 1024) if bound <= most_chunks)
     lengths = tuple(near * chunk_size for near in around(MANY_CHUNKS) if near <= most_chunks + 1)
     longest = tuple(near * chunk_size for near in around((MOST_CHUNKS,)) if near <= most_chunks + 1)

@@ -193,12 +193,12 @@ def _elsewhere(argument: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and not tensor.is_cpu
 
 
-def _flat(names: Sequence[str], arguments: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(names: Sequence[str], arguments: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     for name, argument in zip(names, arguments, strict=True):
         if isinstance(argument, tuple):
-            yield from _flat([f"{prefix}{name}[{at}]" for at in range(len(argument))], argument)
+            yield from _flat([f"{name}[{at}]" for at in range(len(argument))], argument)
         else:
-            yield prefix + name, argument
+            yield name, argument
 
 
 def _value(argument: Any, kind: Type) -> Any:

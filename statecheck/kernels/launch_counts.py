@@ -13,7 +13,7 @@ from typing import Any
 from statecheck.util.text import counted
 
 EXECUTED, NOT_EXECUTED = "executed", "not executed"
-_MOST_NAMES, _MOST_LETTERS = 8, 160
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, order=True)

@@ -56,11 +56,11 @@ def said(text: str) -> str:
     return _MARGIN.join(visible(text).replace("\t", " ").splitlines())
 
 
-def cell(text: str, style: str = "") -> Any:
+def cell(text: str) -> Any:
     """Text from outside, in a table of rich: nothing in it is markup."""
     from rich.text import Text
 
-    return Text(on_one_line(text), style=style)
+    return Text(on_one_line(text))
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
