@@ -615,12 +615,12 @@ class DecisionProgress:
         return self.waiting.popleft()
 
     def lost(self, slice_: Slice) -> None:
-        """It was not tried, or not to its end, with nothing said of it."""
+        """Take note of a slice that was lost with its worker."""
         self.running -= 1
         self.waiting.appendleft(slice_)
 
     def tried(self, slice_: Slice, message: Explored) -> None:
-        """So many inputs of it were tried."""
+        """Take note of tried inputs of a slice."""
         self.running -= 1
         self.seconds += message.seconds
         self.begun += message.tried

@@ -48,7 +48,7 @@ _TRIES_UNVERIFIED, _TRIES_NOT_OFFERED = 9, 100
 
 @dataclass
 class PropertyState:
-    """One property, with one configuration of the subject where it has several: `record` is what is saved of it, the rest decides what comes next.
+    """A property with a configuration of the subject, where the subject has several: `record` is saved, the other fields decide what comes next.
 
     Args:
         tested: the property.
@@ -99,17 +99,17 @@ class PropertyState:
 
     @property
     def id(self) -> str:
-        """Of the property."""
+        """The property's id."""
         return self.tested.id
 
     @property
     def unit(self) -> str:
-        """Its name among those of a campaign."""
+        """The name of the property and its configuration in a campaign."""
         return unit_name(self.tested.id, self.configuration)
 
     @property
     def open(self) -> bool:
-        """Whether it can be explored, and has not been tried in vain."""
+        """Whether the property can be explored, and examples have not come to nothing so far."""
         return not self.given_up and not self.reason and not self.in_vain
 
     @property
@@ -120,7 +120,7 @@ class PropertyState:
 
     @property
     def status(self) -> Status:
-        """Its verdict by now."""
+        """The verdict by now."""
         if self.reason:
             return Status.NOT_APPLICABLE
         if self.buckets:
@@ -203,7 +203,7 @@ class PropertyState:
             self.given_up = self.errors >= _MOST_ERRORS
 
     def give_up(self, why: str) -> None:
-        """It is explored no more."""
+        """Explore the property no more."""
         self.error, self.given_up = why, True
 
     def found(self, buckets: tuple[str, ...], message: str, report: str, *, shrunk: bool) -> None:
@@ -222,11 +222,11 @@ class PropertyState:
 
     @property
     def failed(self) -> bool:
-        """Whether something new was found wrong with it."""
+        """Whether a failure was found that no declaration covers."""
         return bool(self.buckets)
 
     def current(self) -> PropertyRecord:
-        """Its record, with the verdict by now."""
+        """The record, with the verdict by now."""
         self.record.status, self.record.detail = self.status.value, self.detail
         if self.configuration:
             self.record.statuses = {self.configuration: self.record.status}
@@ -410,7 +410,7 @@ def _size(case: dict[str, Any]) -> int:
 
 
 class KnownDefects:
-    """All that a subject declares, in its order: `all` has the record of each by its name.
+    """The defects that a subject declares, in its order; `all` has their records by name.
 
     Args:
         selected: whether only some properties are tried, so that those of a pattern may be others.
@@ -442,7 +442,7 @@ class KnownDefects:
             record.properties = {property_id: count for property_id, count in shown.items() if count}
 
     def conclude(self, rows: Mapping[str, PropertyState]) -> None:
-        """What to think of each at the end of a campaign."""
+        """Set the standing of each defect at the end of a campaign."""
         self.count(rows)
         tried_here = {row.id for row in rows.values()}
         tried = [(declared, _tried(declared, rows)) for declared in self.matcher.declared.values()]
@@ -461,7 +461,7 @@ class KnownDefects:
 
 
 def _tried(declared: KnownDeviation, rows: Mapping[str, PropertyState]) -> list[TriedProperty]:
-    """What came of each property that a declaration covers, with all configurations of the subject together."""
+    """The results of each property that a declaration covers, of all configurations of the subject together."""
     together: dict[str, list[PropertyState]] = {}
     for row in rows.values():
         if declared.covers(row.id):

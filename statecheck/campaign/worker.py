@@ -318,7 +318,7 @@ class Exploration(Observer):
         return "falsified", diagnosis.case.message
 
     def _with_sanitizer(self, case: Case) -> str:
-        """What hid the case while the sanitizer watched, in a sentence."""
+        """A sentence about the finding that hid the case while the sanitizer watched."""
         from statecheck.diagnose.replay import ends_earlier
 
         earlier = ends_earlier(case, self.worker.watched)
@@ -376,13 +376,13 @@ def noted(tested: Property, note: Callable[[frozenset[str]], None]) -> Property:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """What properties and subjects print stays out of the display."""
+    """Keep the output of properties and subjects out of the display."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
 def _has_memory_error(error: BaseException) -> bool:
-    """Whether memory was short in what Hypothesis raises, which may be that an error came and went."""
+    """Whether memory was short in an error of Hypothesis, which may say that another error came and went."""
     parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return isinstance(error, MemoryError) or any(map(_has_memory_error, parts))
 
@@ -514,7 +514,7 @@ class Worker:
 
 
 def preload() -> None:
-    """What every worker needs, and what would take each of them a part of a second by itself."""
+    """Import the modules that every worker needs, which take a part of a second."""
     load_properties()
 
 

@@ -179,7 +179,7 @@ def _tensor_difference(expected: Tensor, actual: Tensor, place: str, *, places: 
 
 
 def _bounded_form(expected: Bounded, actual: Value, place: str) -> Difference | None:
-    """Whether it is a tensor of the expected type and shape; of memory that is observed as bytes, whether there are as many."""
+    """Whether the value is a tensor of the expected type and shape; of memory that is observed as bytes, whether there are as many."""
     if not isinstance(actual, Tensor):
         return Difference(place, brief(actual), brief(expected))
     if isinstance(actual.elements, bytes):
@@ -241,7 +241,7 @@ def hexadecimal(byte: int) -> str:
 
 
 def brief_outcome(outcome: Outcome | Refusal) -> str:
-    """What came of a call, or what should have, in a line."""
+    """The outcome of a call, or the expected outcome, in a line."""
     if isinstance(outcome, Returned):
         return brief(outcome.value)
     if isinstance(outcome, Raised):
@@ -280,7 +280,7 @@ def brief(value: Value, limit: int = 24) -> str:
 
 
 def _brief_reference(value: Value, limit: int) -> str:
-    """What stands for a function, a name, or a part of another value; a plain value as it is."""
+    """A line for a function, a name, or a part of another value; a plain value as it is."""
     match value:
         case Call():
             return f"<{value.bind or value.updates or value.function}>"
@@ -454,7 +454,7 @@ class Failure:
 
     @property
     def sentence(self) -> str:
-        """What was seen, and what should have been."""
+        """The observed and the expected, as a sentence."""
         return f"{self.observed}, but {self.expected}" if self.expected else self.observed
 
     @property
@@ -592,7 +592,7 @@ def with_cause(failure: Failure, raised: Raised, *, function: str, call: int) ->
 
 
 def _raised_rule(raised: Raised) -> str:
-    """What was broken, without addresses, programs and elements."""
+    """The broken rule, without addresses, programs and elements."""
     access = raised.access
     if access is not None:
         # Which side of a race comes first depends on the input.

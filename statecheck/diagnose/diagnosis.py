@@ -73,7 +73,7 @@ _NOT_AT_ONCE = "In the process that found it, the same input did not fail when i
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of a failure.
+    """The results of everything after the first failure.
 
     Args:
         case: the smallest one, behind the earlier calls that it takes, if there are any.
@@ -87,7 +87,7 @@ class Diagnosis:
 
     @property
     def depends_on(self) -> str:
-        """What it takes beside its own calls, see `Case.depends_on`."""
+        """The circumstances that the failure needs beside its own calls, see `Case.depends_on`."""
         return self.case.depends_on
 
     @property
@@ -142,7 +142,7 @@ class Scene:
 
 
 def as_found(case: Case) -> Diagnosis:
-    """Of a case that is not run again."""
+    """The diagnosis of a case that is not run again."""
     return Diagnosis(case, _NOT_RUN, _NOT_RUN)
 
 
@@ -178,7 +178,7 @@ def _with_dependency(case: Case, alone: Confirmation, scene: Scene, fresh: PortF
 
 
 def _repeats(case: Case, port: Executor) -> bool:
-    """Whether it fails every time in the process that found it."""
+    """Whether the case fails every time in the process that found it."""
     try:
         return all(replay(case, port) is not None for _ in range(_TIMES))
     except Exception:
@@ -245,7 +245,7 @@ def with_earlier_calls(
 
 
 def _by_size(examples: Iterable[Sequence[Step]]) -> Examples:
-    """Each of the examples once, the smallest first."""
+    """The examples without repetitions, the smallest first."""
     # By their text: an argument may be a list, which has no hash.
     texts = {repr(example): tuple(example) for example in examples}
     return tuple(texts[text] for text in sorted(texts, key=len))

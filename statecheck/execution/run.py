@@ -104,7 +104,7 @@ class KnownMemory:
         return {name: self.contents(name) for name in (*held, *self.found, *call.observes)}
 
     def contents(self, name: str) -> Value | None:
-        """What `name` holds, in the form in which it is observed; None where that is not known."""
+        """The contents of `name`, in the form in which they are observed; None where they are not known."""
         value = self.names.get(name)
         if name in self.bounded:
             return self.bounded[name]
@@ -222,7 +222,7 @@ class Follower:
         self._expect = expect
 
     def resolved_call(self, step: Step) -> ResolvedCall | None:
-        """What is expected of the step; None where it is no call."""
+        """The step with its expected outcome; None where the step is no call."""
         if not isinstance(step, Call):
             return None
         resolved = self.memory.resolved(step)
@@ -281,7 +281,7 @@ class Run:
         return self._rules.memory
 
     def resolved_call(self, step: Step) -> ResolvedCall | None:
-        """What the rules expect of a step that comes next."""
+        """The outcome that the rules expect of the next step."""
         self.settle()
         return self._rules.resolved_call(step)
 

@@ -100,7 +100,7 @@ def _commands(case: Case, subject: Subject | None) -> str:
 
 
 def _needs(case: Case, subject: Subject | None) -> str:
-    """What the script runs with."""
+    """The requirements of the script."""
     if case.model:
         writes = (
             subject is not None and subject.sequences is not None and subject.sequences.script is not None
@@ -113,7 +113,7 @@ def _needs(case: Case, subject: Subject | None) -> str:
 
 
 def _story(timeline: Timeline | None) -> Iterator[Section]:
-    """What the requests did, up to what was seen; the block tables where it went wrong, and folded, all of them."""
+    """The moments of the requests up to the failure; the block tables at the failure, and folded, all block tables."""
     if timeline is None or not timeline.moments:
         return
     yield Section("What happened", ("\n".join(f"- {inert(moment.title)}" for moment in timeline.moments),))

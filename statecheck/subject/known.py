@@ -73,7 +73,7 @@ def _in_every_release(_: Case, __: Profile) -> bool:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a defect wants of a case beside the place where it shows; each is asked with the profile of the subject's release.
+    """The conditions of a defect beside the place where it shows; each is asked with the profile of the subject's release.
 
     Args:
         inputs: whether the case's inputs are such that the defect can show.
@@ -89,7 +89,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Symptom:
-    """One way in which a defect shows: the fields of a failure, see `Failure`.
+    """A way in which a defect shows: the fields of a failure, see `Failure`.
 
     Args:
         kind: "value", "refusal", "memory", "race", "fault" or "hang".
@@ -169,7 +169,7 @@ class KnownDeviation:
 
     @builtins.property
     def name(self) -> str:
-        """Its id, or what tells it apart where it has none."""
+        """The id, or a text that tells the defect apart where it has no id."""
         return self.id or self.alone or self.link
 
     @builtins.property
@@ -184,15 +184,15 @@ class KnownDeviation:
 
     @builtins.property
     def shown_by(self) -> tuple[Symptom, ...]:
-        """Its symptoms, of which a failure has to have one."""
+        """The symptoms; a failure has to have one of them."""
         return self.symptoms if isinstance(self.symptoms, tuple) else (self.symptoms,)
 
     def covers(self, property_id: str) -> bool:
-        """Whether it may show in the property of that id."""
+        """Whether the defect may show in the property of that id."""
         return covers(self.names, property_id)
 
     def fitting(self, case: Case) -> tuple[Symptom, ...]:
-        """Its symptoms whose fields are those of a case's failure, whatever their conditions; none where it does not cover the property."""
+        """The symptoms with the fields of a case's failure, whatever their conditions; none where the defect does not cover the property."""
         failure = case.failure
         if failure is None:
             return ()
@@ -247,7 +247,7 @@ def with_documented_names(
 
 
 class KnownDefectMatcher:
-    """Which declared defect a failing case shows, and how many failing examples showed each.
+    """Finds the declared defect that a failing case shows, and counts the failing examples of each.
 
     A condition is the code of the declaration's author. A case for which it raises does not show its defect, so that it is reported
     as a new one.
@@ -274,7 +274,7 @@ class KnownDefectMatcher:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What conditions raised, a sentence for each declaration."""
+        """The errors that conditions raised, a sentence for each declaration."""
         return tuple(self._errors.values())
 
     def clear(self) -> None:
@@ -283,7 +283,7 @@ class KnownDefectMatcher:
         self.hidden = False
 
     def known(self, case: Case) -> KnownDeviation | None:
-        """As `find`, and the example is counted."""
+        """Find the defect, and count the example."""
         found = self.find(case)
         if found is not None:
             self.matched[found.name] += 1
@@ -331,7 +331,7 @@ class KnownDefectMatcher:
 
 @dataclass(frozen=True)
 class TriedProperty:
-    """What came of a property in which a defect may show.
+    """The results of a property in which a defect may show.
 
     Args:
         applies: whether the property says something about the subject.
@@ -356,7 +356,7 @@ def enough(one_in: int) -> int:
 def standing_of(
     one_in: int, rows: Sequence[TriedProperty], *, showed: bool, complete: bool
 ) -> tuple[str, str]:
-    """What to think of a declared defect, and a note.
+    """The standing of a declared defect, and a note.
 
     Args:
         rows: the properties in which it may show, as far as they were chosen.
@@ -425,7 +425,7 @@ def declared_in(
 
 
 def unsupported_in(path: Path) -> tuple[Unsupported, ...]:
-    """What the subject cannot do, according to the file.
+    """The properties that the file declares as unsupported.
 
     Raises:
         ValueError: as `declared_in`.

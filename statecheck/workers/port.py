@@ -29,7 +29,7 @@ _STARTS = 3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker sends: `compiled`, `launched` are whether Triton compiled meanwhile, and which launches were executed."""
+    """A message of a worker: `compiled`, `launched` are whether Triton compiled meanwhile, and which launches were executed."""
 
     kind: str
     value: Any
@@ -42,7 +42,7 @@ class Answer:
 
 
 class WorkerProcess:
-    """One worker. It gets ready while the caller goes on; the first message waits until it is."""
+    """A worker process. It gets ready while the caller goes on; the first message waits until it is ready."""
 
     def __init__(self, device: str, subject: str) -> None:
         self._process, self._way = fork_with_pipe(kernels_of(subject, device), device_worker(device))
@@ -51,7 +51,7 @@ class WorkerProcess:
         self._send("prepare", surroundings(), subject)
 
     def ask(self, limit: float, method: str, *arguments: Any) -> Answer:
-        """What a method of the worker's `Server` returns.
+        """Call a method of the worker's `Server`, and return its result.
 
         Args:
             limit: seconds until the worker is killed; to get ready, or to compile a kernel, it has more.
@@ -76,7 +76,7 @@ class WorkerProcess:
 
     @property
     def usable(self) -> bool:
-        """Whether it runs and owes no answer, as it does after Ctrl-C."""
+        """Whether the process runs and owes no answer, as it does after Ctrl-C."""
         # A worker sends answers only: if there is something to read, the connection is closed.
         return not (self._closed or self._owes_answer or self._way.poll())
 
@@ -296,11 +296,11 @@ class InWorker:
         self._fault = None
 
     def execute(self, step: Step) -> Outcome | None:
-        """As `InProcess`. After a fault, every call of the example has the outcome that the faulty one had."""
+        """Execute a step as `InProcess` does. After a fault, every call of the example has the outcome that the faulty one had."""
         return self.execute_all((step,))[0]
 
     def execute_all(self, steps: Sequence[Step]) -> list[Outcome | None]:
-        """As `execute`, of several steps in one message."""
+        """Execute several steps in one message."""
         last = max((number for number, step in enumerate(steps) if isinstance(step, Call)), default=-1)
         self._waiting.extend(steps[: last + 1])
         outcomes = iter(self._send_waiting() if last >= 0 else ())
@@ -383,7 +383,7 @@ class InWorker:
             self._refused = False
 
     def take_launches(self) -> Counter[How]:
-        """What workers launched without compiling it, since the last call."""
+        """Launches of workers that were not compiled, since the last call."""
         taken, self._launched = self._launched, Counter()
         return taken
 
