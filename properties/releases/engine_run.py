@@ -10,9 +10,11 @@ from properties.strategies.releases.live import (
     LiveAdd,
     LivePause,
     LiveReset,
+    LiveSleep,
     LiveStory,
     LiveTurns,
     LiveWeights,
+    with_items,
 )
 from properties.strategies.releases.radix import RadixStory
 from statecheck.case.failure import stated
@@ -56,10 +58,16 @@ class EngineRun:
             self.call("pause", retract=event.retract)
         elif isinstance(event, LiveReset):
             self.marks.resets()
-            self.call("reset_prefix_cache", preempt=event.preempt)
+            external: dict[str, Value] = {"external": True} if event.external else {}
+            self.call("reset_prefix_cache", preempt=event.preempt, **external)
         elif isinstance(event, LiveWeights):
             self.marks.updates()
             self.call("update_weights", sleep=event.sleep)
+        elif isinstance(event, LiveSleep):
+            self.marks.sleeps(event.level)
+            if event.aborts:
+                self.alive.clear()
+            self.call("sleep", level=event.level, mode="abort" if event.aborts else "keep")
         else:
             assert isinstance(event, LiveTurns)
             for _ in range(event.times):
@@ -70,7 +78,7 @@ class EngineRun:
         before = list(self.tokens.values())
         shared = before[event.like % len(before)][: event.shared] if before else []
         room = self.story.world.room
-        prompt = (*shared, *self.own_tokens(event.own))[: room - 1]
+        prompt = with_items((*shared, *self.own_tokens(event.own))[: room - 1], self.story.world.items)
         name, most = f"r{len(self.tokens)}", min(event.max_tokens, room - len(prompt))
         self.tokens[name] = list(prompt)
         self.alive.append(name)

@@ -58,6 +58,9 @@ class Marks:
     def updates(self) -> None:
         """The model got other weights."""
 
+    def sleeps(self, level: int) -> None:
+        """The engine sleeps at this level, and wakes."""
+
     def step(self, value: Record, alive: list[str]) -> None:
         """A step returned this; `alive` are the requests that had not ended before."""
 
@@ -83,6 +86,9 @@ class LiveMarks(Marks):
 
     def updates(self) -> None:
         self.note("the model gets other weights while requests run", self._computed)
+
+    def sleeps(self, level: int) -> None:
+        self.note("the engine sleeps and loses its caches while requests run", level and self._computed)
 
     def step(self, value: Record, alive: list[str]) -> None:
         rows = {name: dict(row) for name, row in dict(value["scheduled"]).items()}
@@ -141,6 +147,9 @@ class LiveMarks(Marks):
                 and first > begun,
             )
         self.note("more drafts in a row than usual", row["drafts"] > FEW_DRAFTS)
+        self.note(
+            "a chunk ends before an item", end < prompt and end in [offset for offset, _ in self.world.items]
+        )
         self._computed[name] = first if end < prompt else end
 
 

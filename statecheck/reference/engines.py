@@ -14,7 +14,7 @@ from statecheck.reference import answers
 
 NOTHING_BROKEN = record("BrokenLaws", **{law.name: "nothing" for law in fields(BrokenLaws)})
 _HAPPENS = {
-    "LiveEngine": ("add_request", "abort", "reset_prefix_cache", "update_weights"),
+    "LiveEngine": ("add_request", "abort", "reset_prefix_cache", "update_weights", "sleep"),
     "RadixEngine": (
         "add_request",
         "abort",

@@ -311,6 +311,8 @@ def happened(call: Call) -> Iterator[str]:
         yield f"the prefix cache is reset{', and requests that run are preempted' if named['preempt'] else ''}"
     elif function == "update_weights":
         yield f"the model gets other weights{', and what was in memory is lost' if named['sleep'] else ''}"
+    elif function == "sleep":
+        yield f"the engine sleeps at level {named['level']} and wakes{', all requests are aborted' if named['mode'] == 'abort' else ''}"
     elif function:
         yield function.replace("_", " ")
 

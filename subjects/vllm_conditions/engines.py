@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from statecheck.case.values import Raised
+from statecheck.case.values import Raised, Record, Returned
 from statecheck.subject.known import Condition
 from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
+_RESTS = ("LiveEngine.update_weights", "LiveEngine.sleep")
 _LAST = 10
 """How many steps at the end of a scenario are looked at."""
 
@@ -203,10 +204,16 @@ def _saves_for_ever(s: RecordedScenario) -> bool:
 
 
 def _reset_again_before_a_step(s: RecordedScenario) -> bool:
-    """Whether the cache of the connector is reset for the second time since the last step."""
-    calls = [call.function.partition(".")[2] for call in s.case.calls]
-    since = calls[::-1].index("step") if "step" in calls else len(calls)
-    return calls[-1] == "update_weights" and calls[len(calls) - since :].count("update_weights") > 1
+    """Whether the cache of the connector is reset for the second time since the last step with rows."""
+    resets = 0
+    for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
+        if call.function in _RESTS or call.named.get("external"):
+            resets += 1
+        elif (
+            isinstance(outcome, Returned) and isinstance(outcome.value, Record) and outcome.value["scheduled"]
+        ):
+            resets = 0
+    return resets > 1
 
 
 def _sat_a_step_out(s: RecordedScenario) -> bool:

@@ -29,6 +29,8 @@ _REQUESTS = (
     "a request is aborted while it runs",
     "the prefix cache is emptied while requests run",
     "the model gets other weights while requests run",
+    "the engine sleeps and loses its caches while requests run",
+    "a chunk ends before an item",
 )
 _TRANSFERS = (
     "a block is loaded in a step that runs another request",

@@ -7,7 +7,7 @@ release for host memory; `staged_stories` divides the layers among stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import chain
@@ -69,9 +69,10 @@ class LiveAbort:
 
 @dataclass(frozen=True)
 class LiveReset:
-    """The prefix cache is emptied."""
+    """The prefix cache is emptied, and that of a connector where it is `external`."""
 
     preempt: bool = False
+    external: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,14 @@ class LiveWeights:
     """The model gets other weights, and with `sleep` the engine loses its memory meanwhile."""
 
     sleep: bool = False
+
+
+@dataclass(frozen=True)
+class LiveSleep:
+    """The engine sleeps at this level, and wakes: with 0 it only pauses, with 1 and 2 its caches are lost; `aborts` ends all requests before."""
+
+    level: int = 1
+    aborts: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,23 @@ class LivePause:
     retract: bool = False
 
 
-LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveWeights | LiveTurns
+LiveEvent = LiveAdd | LiveAbort | LiveReset | LivePause | LiveWeights | LiveSleep | LiveTurns
+ITEM = 10_000_000
+"""Above all other tokens."""
+
+
+def with_items(prompt: tuple[int, ...], items: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The prompt with an item, such as an image, at each of these places (its offset and its tokens); it ends before an item that it has no room for.
+
+    Placeholder tokens name the item. Requests with the same first token have the same items, so that equal tokens are equal prefixes.
+    """
+    for offset, length in items:
+        if len(prompt) > offset:
+            if len(prompt) < offset + length:
+                return prompt[:offset]
+            item = (ITEM * (1 + offset) + prompt[0],) * length
+            prompt = (*prompt[:offset], *item, *prompt[offset + length :])
+    return prompt
 
 
 @dataclass(frozen=True)
@@ -131,6 +156,7 @@ class LiveWorld:
     host_blocks: int = 0
     stages: int = 1
     late_stages: tuple[int, ...] = ()
+    items: tuple[tuple[int, int], ...] = ()
     layout: str = "SD"
 
     def settings_with(self, inside: str) -> Record:
@@ -214,6 +240,7 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
         layout=draw(st.sampled_from(("SD", "DS"))),
         runner=runner,
         max_num_seqs=draw(_REQUESTS),
+        items=draw(_ITEMS) if draw(seldom(4)) else (),
     )
     if world.prefix_caching and runner == "V2":
         half = block_size // 2
@@ -250,6 +277,10 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
     return replace(world, num_blocks=world.blocks_of_one + spare)
 
 
+# One or two, as long as a block or two, such that one of them ends inside of most steps.
+_ITEMS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, max_size=2).map(
+    lambda parts: tuple((sum(map(sum, parts[:at])) + gap, length) for at, (gap, length) in enumerate(parts))
+)
 _DRAFTS = counts(FEW_DRAFTS, MANY_DRAFTS, one_in=6)
 _WIDE = seldom(6)
 _REQUESTS = counts(FEW_REQUESTS, MANY_REQUESTS, min_value=2)
@@ -290,7 +321,8 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
 def _blocks_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     """As `live_events`, of an engine with blocks."""
     events = live_events(num_spec)
-    return st.one_of(events, events, events, st.builds(LiveWeights, st.booleans()))
+    sleeps = st.builds(LiveSleep, st.integers(0, 2), st.booleans())
+    return st.one_of(events, events, events, st.builds(LiveWeights, st.booleans()), sleeps)
 
 
 def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
@@ -385,6 +417,13 @@ SITUATIONS: Mapping[str, LiveStory] = {
     ),
     "other weights while a request runs, and the same prompt again": LiveStory(
         LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveWeights(), LiveAdd(1, shared=9))
+    ),
+    "an item for which the encoder has no room in the step": LiveStory(
+        LiveWorld(max_num_batched_tokens=8, items=((2, 7), (9, 7))),
+        (LiveAdd(18), _STEP, LiveAdd(1, shared=17)),
+    ),
+    "a sleep while a request runs, and the same prompt again": LiveStory(
+        LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveSleep(), LiveAdd(1, shared=9))
     ),
     "prompts of one token in blocks that were used before": LiveStory(
         LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
@@ -500,7 +539,8 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
         """What may happen next, such that prefixes are forgotten and come again."""
-        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
+        resets = st.builds(LiveReset, st.booleans(), st.booleans())
+        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         more = st.lists(events(world.num_spec), max_size=20)
@@ -571,7 +611,8 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
         """What may happen next, such that prefixes are forgotten and come again."""
-        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), st.builds(LiveReset, st.booleans()))
+        resets = st.builds(LiveReset, st.booleans(), st.booleans())
+        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         more = st.lists(events(world.num_spec), max_size=20)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from properties.strategies.releases.live import (
     live_events,
     several,
 )
+from properties.strategies.releases.pairs import covering_rows
 from statecheck.case.values import Record, record
 
 STATES_OF_A_REQUEST = {"no_buffer": 3, "extra_buffer": 5, "extra_buffer_lazy": 4}
@@ -83,6 +85,7 @@ class RadixWorld:
     kind: str = "gdn"
     mamba_chunk_size: int = 4
     max_model_len: ClassVar[int] = LONGEST
+    items: ClassVar[tuple[tuple[int, int], ...]] = ()
     late_steps: ClassVar[int] = 8
     """A request that was aborted and sent back computes its prompt once more before it ends."""
 
@@ -173,8 +176,7 @@ class RadixStory:
 
 def radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of an engine like this, and now and then of one with other sizes. Prompts begin like those of other requests, with what these have said."""
-    of = _session_stories_of if world.sessions else _stories_of
-    own, others = of(world), other_sizes(world).flatmap(of)
+    own, others = _any_stories_of(world), other_sizes(world).flatmap(_any_stories_of)
     return st.integers(0, BETWEEN_VARIANTS).flatmap(lambda at: others if at == BETWEEN_VARIANTS else own)
 
 
@@ -263,6 +265,77 @@ def _with_room_for_sessions(world: RadixWorld) -> RadixWorld:
         max_mamba_cache_size=max(world.max_mamba_cache_size, slots),
         max_total_tokens=max(world.max_total_tokens, keys),
     )
+
+
+_CHAIN, _TREE, _EAGLE = "drafts", "trees", "eagle"
+_SOME_DRAFTS = ((_CHAIN, 1), (_CHAIN, 2), (_CHAIN, MOST_DRAFTS), (_TREE, 3), (_EAGLE, 2))
+# By field of the engine, or as `_combined` reads it, the values that are combined by pairs.
+_FEATURES: dict[str, tuple[Any, ...]] = {
+    "strategy": ("extra_buffer", "no_buffer", "extra_buffer_lazy"),
+    "overlap": (True, False),
+    "drafts": (("", 0), *_SOME_DRAFTS),
+    "kind": ("gdn", "mamba2"),
+    "core": ("python", "rust"),
+    "host_policy": ("", "write_through", "write_back", HITS_FIRST),
+    "sessions": (False, True),
+    "mixed": (False, True),
+    "states_per_path": (-1, 2),
+    "page_size": (1, 4, 16),
+    "mamba_chunk_size": (4, 8),
+    "max_running_requests": (3, 1, MOST_RUNNING, 16),
+    # Each pool is the first to be full where the other one has room.
+    "states": ("few", "some", "many"),
+    "keys": ("few", "many"),
+    "steps": (2, 1, 5),
+}
+_EXCLUDED = (
+    # The release refuses these.
+    (("strategy", "no_buffer"), ("overlap", True)),
+    (("strategy", "extra_buffer_lazy"), ("overlap", False)),
+    *((("strategy", "no_buffer"), ("page_size", page)) for page in (4, 16)),
+    *((("strategy", "no_buffer"), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
+    *((("mixed", True), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
+    *((("page_size", page), ("drafts", (_TREE, 3))) for page in (4, 16)),
+    # Steps with drafts overlap.
+    *((("overlap", False), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
+)
+
+
+def _combined(row: Mapping[str, Any]) -> RadixWorld:
+    """The engine with these features, and with room for the longest request and for what sessions keep."""
+    (kind, drafts), page, chunk = row["drafts"], row["page_size"], row["mamba_chunk_size"]
+    world = RadixWorld(
+        **{name: value for name, value in row.items() if name not in ("drafts", "states", "keys", "steps")},
+        num_draft_tokens=1 + drafts if drafts else 0,
+        draft_breadth=2 if kind == _TREE else 1,
+        draft_method=_EAGLE if kind == _EAGLE else "ngram",
+    )
+    unit, least = max(page, chunk), world.states_of_a_request
+    # A request passes no two boundaries in two steps.
+    interval = unit * -(-max(4, 2 * (1 + drafts) * bool(drafts)) // unit)
+    fewest = page * (-(-(FEWEST_KEYS + world.room - RadixWorld().room + 4 * drafts) // page) + (page > 1))
+    many = max(MANY_STATES, world.max_running_requests * least)
+    world = replace(
+        world,
+        mamba_track_interval=interval,
+        chunked_prefill_size=unit * row["steps"],
+        max_mamba_cache_size={"few": least + 1, "some": SCARCE_STATES, "many": many}[row["states"]],
+        max_total_tokens=fewest if row["keys"] == "few" else KEYS_THAT_REMAIN // page * page,
+    )
+    return _with_room_for_sessions(world) if world.sessions else world
+
+
+PAIRED = tuple(map(_combined, covering_rows(_FEATURES, _EXCLUDED)))
+"""Engines in which any two values of two features stand together, as far as the release takes both."""
+
+
+def paired_stories() -> st.SearchStrategy[RadixStory]:
+    """Scenarios of one of the engines that combine features by pairs."""
+    return st.sampled_from(PAIRED).flatmap(_any_stories_of)
+
+
+def _any_stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    return _session_stories_of(world) if world.sessions else _stories_of(world)
 
 
 _STOPS = st.sampled_from((0, 0, 0, 1, 2, 3, 5, 8))

@@ -22,6 +22,7 @@ from subjects.kit.drafts import chain_of
 from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_config
 from subjects.vllm.engine.connector import LiveConnection
 from subjects.vllm.engine.released_connectors import ReleasedConnection
+from subjects.vllm.engine.rests import LiveRests
 from subjects.vllm.engine.scheduler import block_hasher, keys_of, made_scheduler
 from subjects.vllm.engine.settings import CONV_WIDTH, RELEASED, LiveSettings, require_mode
 from subjects.vllm.engine.stages import LivePipeline
@@ -90,6 +91,7 @@ class LiveEngine:
         )
         if settings.stages > 1:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)
+        self.rests = LiveRests(self.scheduler, self.memory, self.in_flight, self._keeps_blocks)
 
     def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
         """A request comes in."""
@@ -97,6 +99,13 @@ class LiveEngine:
         parameters = find("vllm.sampling_params:SamplingParams")(
             max_tokens=max_tokens, temperature=0.0, ignore_eos=True
         )
+        Item = find("vllm.multimodal.inputs:MultiModalFeatureSpec")
+        Place = find("vllm.multimodal.inputs:PlaceholderRange")
+        items = [
+            Item(None, "image", str(prompt[offset]), Place(offset=offset, length=length))
+            for offset, length in self.settings.items
+            if len(prompt) >= offset + length
+        ]
         request = find("vllm.v1.request:Request")(
             request_id=id,
             prompt_token_ids=list(prompt),
@@ -104,6 +113,7 @@ class LiveEngine:
             pooling_params=None,
             arrival_time=float(len(self.laws.requests)),
             block_hasher=self.hasher,
+            **({"mm_features": items} if items else {}),
         )
         self.requests.append(request)
         self._remember()
@@ -114,34 +124,35 @@ class LiveEngine:
         status = find("vllm.v1.request:RequestStatus").FINISHED_ABORTED
         self.scheduler.finish_requests([id], status)
 
-    def reset_prefix_cache(self, preempt: bool) -> None:
-        """Empty the prefix cache; with `preempt`, running requests are preempted for it.
+    def reset_prefix_cache(self, preempt: bool, external: bool = False) -> None:
+        """Empty the prefix cache, and that of a connector with `external`; with `preempt`, running requests are preempted for it.
 
         The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
         """
-        kept = self.connection is not None and self.connection.keeps(self._owners())
-        self.scheduler.reset_prefix_cache(preempt and not kept)
+        stores = {"reset_connector": True} if external else {}
+        self.scheduler.reset_prefix_cache(preempt and not self._keeps_blocks(), **stores)
 
     def update_weights(self, sleep: bool) -> None:
         """Give the model other weights, as the release does for it: all requests that run are preempted, and caches are emptied.
 
-        Nothing is done where the release refuses it: while blocks are kept for a connector, or a step is in flight with one; and where stages are late.
-
         Args:
-            sleep: the engine sleeps meanwhile, so that what stands in its blocks is lost.
+            sleep: the engine sleeps meanwhile, so that what stands in its blocks is lost. Nothing is done in an engine in stages.
         """
-        if not isinstance(self.laws, LiveLaws):
-            return
-        if self.connection is not None and (self.in_flight or self.connection.keeps(self._owners())):
-            return
-        # As the release's core does when it sleeps, and when it pauses for an update.
-        stores = {} if self.connection is None else {"reset_connector": True}
-        if not self.scheduler.reset_prefix_cache(True, **stores):
-            return
+        if isinstance(self.laws, LiveLaws):
+            self.rests.begin(2 if sleep else None, "keep", self._new_weights)
+
+    def sleep(self, level: int, mode: str) -> None:
+        """Sleep, and wake up: see `EngineCore.sleep` for level and mode. An engine in stages only pauses."""
+        self.rests.begin(level if isinstance(self.laws, LiveLaws) else 0, mode)
+
+    def _new_weights(self) -> None:
+        assert isinstance(self.laws, LiveLaws)
         self.memory.weights += 1
         self.laws.update_weights()
-        if sleep:
-            self.memory.lose()
+
+    def _keeps_blocks(self) -> bool:
+        """Whether blocks are kept for a connector, so that the release refuses to empty its caches."""
+        return self.connection is not None and self.connection.keeps(self._owners())
 
     def step(self, turns: dict[str, int]) -> LiveStep:
         """A step of the engine.
@@ -185,6 +196,7 @@ class LiveEngine:
         return seen, tuple(self.laws.step(seen))
 
     def _step(self, seen: ObservedStep) -> None:
+        self.rests.go_on()
         if self.scheduler.has_requests():
             scheduled = self.scheduler.schedule()
             self._remember()
@@ -269,7 +281,7 @@ class LiveEngine:
         seen.references = sorted(counts.items())
         seen.free = self.pool.get_num_free_blocks()
         seen.slots = self.worker.slots
-        seen.idle = not self.scheduler.has_requests() and not self.in_flight
+        seen.idle = not (self.scheduler.has_requests() or self.in_flight or self.rests.under_way)
         seen.published = self._published(self.memory)
         if isinstance(self.worker, LivePipeline):
             seen.stages = self.worker.observed(self._published)

@@ -32,6 +32,11 @@ def made_scheduler(
         block_size=block_size,
         **keywords,
     )
+    if settings.items:
+        # What the release makes of its budget for a model with such items.
+        most = max(settings.max_num_batched_tokens, *(length for _, length in settings.items))
+        made.max_num_encoder_input_tokens = most
+        made.encoder_cache_manager = find("vllm.v1.core.encoder_cache_manager:EncoderCacheManager")(most)
     unit = getattr(made.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", block_size)
     _resolve("cache_hit_alignment_tokens", unit, config.cache_config, caches)
     return made

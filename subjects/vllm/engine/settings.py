@@ -31,6 +31,8 @@ class LiveSettings:
     The release's own connectors are "offloading", "simple" and "simple-lazy", with `host_blocks` in host memory; their copies take `load_steps`
     and `save_steps`.
 
+    Each prompt with room for them has `items` at these places (offset and tokens), which an encoder computes before the step that has their first token.
+
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
     """
@@ -62,6 +64,7 @@ class LiveSettings:
     late_lookups: int = 0
     host_blocks: int = 0
     inside: str = ""
+    items: tuple[tuple[int, int], ...] = ()
     stages: int = 1
     late_stages: tuple[int, ...] = ()
 

@@ -9,11 +9,13 @@ import pytest
 from properties.strategies.bounds import MANY_DRAFTS, MOST_DRAFTS
 from properties.strategies.releases import radix
 from properties.strategies.releases.live import (
+    ITEM,
     MANY_REQUESTS,
     WIDE_BLOCKS,
     LiveStory,
     LiveWorld,
     live_stories,
+    with_items,
 )
 from statecheck.subject.profile import DOCUMENTS
 from tests.unit.properties.strategies.drawing import drawn
@@ -28,6 +30,17 @@ def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> No
     assert story.of_release(refusing).world.max_num_batched_tokens == 16
     without = replace(story, world=replace(story.world, prefix_caching=False))
     assert without.of_release(refusing).world.max_num_batched_tokens == 4
+
+
+def test_equal_tokens_have_equal_items() -> None:
+    items = ((2, 3), (6, 2))
+    whole = with_items(tuple(range(1, 10)), items)
+    assert [at for at, token in enumerate(whole) if token >= ITEM] == [2, 3, 4, 6, 7]
+    # A prompt ends before an item that it has no room for, and other prompts have other items.
+    assert with_items(whole[:7], items) == whole[:6]
+    assert with_items(whole[:4], items) == whole[:2]
+    assert with_items(whole[:2], items) == whole[:2]
+    assert set(with_items(tuple(range(11, 20)), items)).isdisjoint(whole)
 
 
 @pytest.mark.slow
