@@ -174,11 +174,33 @@ class Offers:
         listed = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
         counted = f"{self.subject.name} offers {len(self.offered)} of {len(self.names)}"
         engines = "".join(f", and the engine {name}" for name in self.engines)
-        return f"{counted}{': ' if shown else ''}{listed}{engines}{''.join(self._questions())}"
+        alone = "".join(
+            f"; no property calls {name} without {', '.join(missing)}"
+            for name, missing in self.uncalled.items()
+        )
+        return f"{counted}{': ' if shown else ''}{listed}{engines}{alone}{''.join(self._questions())}"
 
     def _questions(self) -> Iterator[str]:
         for name, near in self.alike.items():
             yield f"; it has {name}: did you mean {near}?"
+
+    @cached_property
+    def uncalled(self) -> dict[str, tuple[str, ...]]:
+        """Plain functions that no property calls alone, and the missing ones of the property that lacks the fewest."""
+        from statecheck.execution.registry import load_properties
+
+        found = {}
+        for name in self.offered if self.subject.functions else ():
+            symbols = set(self.subject.documented_names(name))
+            calling = [
+                one for one in load_properties().values() if not one.any_of and symbols & {*one.functions}
+            ]
+            missing = [
+                {*map(self.subject.own_name, one.lacking(self.subject))} & {*self.names} for one in calling
+            ]
+            if missing and all(missing):
+                found[name] = tuple(sorted(min(missing, key=len)))
+        return found
 
     def require(self, wanted: tuple[str, ...]) -> None:
         """Refuse a subject that lacks one of these.

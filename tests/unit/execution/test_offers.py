@@ -33,6 +33,15 @@ def test_plain_functions_are_counted_by_the_names_of_the_protocol() -> None:
     assert offers.sentence == "toy_port offers 2 of 20: chunk_offsets, query_lens"
 
 
+def test_a_function_that_no_property_calls_alone_is_named_with_the_missing_ones() -> None:
+    alone = Offers(adapted(port(copy_runs=nothing)))
+    assert (
+        alone.sentence
+        == "toy_port offers 1 of 20: copy_runs; no property calls copy_runs without list_copies"
+    )
+    assert not Offers(adapted(port(copy_runs=nothing, list_copies=nothing))).uncalled
+
+
 def test_documented_functions_are_counted_by_the_names_that_properties_call() -> None:
     assert Offers(toy(cdiv=nothing)).sentence == "toy offers 1 of 59: cdiv"
     assert Offers(load("impl")).offered == Offers(load("impl")).names
