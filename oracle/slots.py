@@ -99,6 +99,25 @@ def tracked_slots(
     return copied_slots(memory, states, [one for one, _ in pairs], [one for _, one in pairs])
 
 
+def copied_pages(
+    memory: Memory,
+    pools: Sequence[tuple[str, int]],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+) -> dict[str, bytes]:
+    """Each target page of a pool holds what its source page held: all of its bytes, whatever states, keys and padding they are.
+
+    Args:
+        pools: names, and the bytes of a page of each.
+        sources, targets: pages of each pool.
+    """
+    after = dict(memory)
+    for (name, size), read, written in zip(pools, sources, targets, strict=True):
+        pages = StateView(name, 1, (1, len(memory[name]) // size, size), (0, size, 1), 0)
+        after |= {name: copied_slots(memory, [pages], read, written)[name]}
+    return after
+
+
 @rule
 def cleared_slots(memory: Memory, states: Sequence[StateView], slots: Sequence[int]) -> dict[str, bytes]:
     """Each slot holds zeros in each layer of each state."""

@@ -13,6 +13,7 @@ from statecheck.rooms import FOLDER
 from statecheck.subject.loading import PROJECTS, Project
 from tests.helpers.planted import (
     IN_IMPL,
+    IN_PORTS,
     IN_RELEASES,
     PlantedDefect,
     broken_copy,
@@ -28,7 +29,7 @@ INSIDE = "inside"
 KNOWN = {f"known-{version}": version for version in ("0.29.0", "0.30.0", "0.33.0")}
 """Groups of one hunt: the first known defect of that release of vLLM, as if it were new."""
 
-ALL_GROUPS = (*IN_IMPL, *IN_RELEASES, INSIDE, *KNOWN)
+ALL_GROUPS = (*IN_IMPL, *IN_PORTS, *IN_RELEASES, INSIDE, *KNOWN)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class HuntedDefect(Protocol):
 
 @dataclass(frozen=True)
 class CopiedDefect:
-    """A defect of a copy of `impl`."""
+    """A defect of a copy of `impl`, or of a port."""
 
     group: str
     defect: PlantedDefect
@@ -201,7 +202,7 @@ def _of_group(group: str) -> Sequence[HuntedDefect]:
         return [KnownDefects(group, KNOWN[group])]
     if group == INSIDE:
         return [InsideDefect(group, defect) for defect in planted_in_impl() if defect.found_inside_by]
-    copied = group in IN_IMPL
+    copied = group in (*IN_IMPL, *IN_PORTS)
     return [
         CopiedDefect(group, defect) if copied else ReleasedDefect(group, defect) for defect in planted(group)
     ]

@@ -6,18 +6,25 @@ from hypothesis import strategies as st
 
 from properties.strategies.releases.slots import (
     AcceptedDrafts,
+    Operations,
     PaddedRows,
+    Pages,
     PrefillRows,
+    Prompt,
     SlotCopies,
+    TwoTables,
     accepted_drafts,
     padded_rows,
+    pages,
     prefill_rows,
+    prompts,
     slot_copies,
     slot_operations,
+    two_tables,
 )
 from statecheck.case.values import call
 from statecheck.execution.example import Example
-from statecheck.execution.registry import prop
+from statecheck.execution.registry import Configuration, prop
 
 
 @prop("state-slots/clear", "byte-exact", "StateSlots.clear", copies=slot_copies())
@@ -86,10 +93,50 @@ def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
     trial.agrees(rows.logical_chunks())
 
 
-@prop("slot-allocator/owners", "ownership", "TrackingPlan.allocate", device="cpu", asked=slot_operations())
-def test_no_slot_has_two_owners_and_none_is_lost(
-    trial: Example, asked: tuple[int, tuple[tuple[str, int], ...]]
+ALLOCATORS = (
+    Configuration("slot-allocator/owners", "TrackingPlan.allocate", function="TrackingPlan.allocate", asked=slot_operations()),
+    Configuration("slot-allocator/siblings", "TrackingPlan.share", function="TrackingPlan.share", asked=slot_operations("share", "share"),
+        reason="where several requests own a slot, and it is free when each has given it back"),
+    Configuration("slot-allocator/admission", "TrackingPlan.admit", function="TrackingPlan.admit", asked=slot_operations("admit", "admit"),
+        reason="and a request is admitted if and only if its slots are free"),
+)  # fmt: skip
+
+
+@prop(ALLOCATORS, "ownership", device="cpu")
+def no_slot_has_two_owners_and_none_is_lost(
+    trial: Example, asked: tuple[int, Operations], function: str
 ) -> None:
-    """No slot has two owners and none is lost."""
+    """No slot has two owners and none is lost.
+
+    The slots that were given to an owner stay what they were.
+    """
     size, operations = asked
-    trial.agrees(call("TrackingPlan.allocate", size=size, operations=operations))
+    trial.agrees(call(function, size=size, operations=operations))
+
+
+@prop("prefill-plan/snapshots", "agreement", "TrackingPlan.snapshot_points", device="cpu", prompt=prompts())
+def test_chunks_of_a_prompt_end_where_states_are_kept(trial: Example, prompt: Prompt) -> None:
+    """Chunks of a prompt end at boundaries, and at each at which a state is kept."""
+    trial.agrees(prompt.snapshot_points())
+
+
+@prop("prefill-plan/admission", "agreement", "TrackingPlan.admit_tokens", device="cpu", prompt=prompts())
+def test_no_step_of_a_prompt_passes_a_boundary_at_which_a_state_is_kept(
+    trial: Example, prompt: Prompt
+) -> None:
+    """No step of a prompt passes a boundary at which a state is kept, and each step that has room goes on."""
+    trial.agrees(prompt.admit_tokens())
+
+
+@prop("state-transfer/pairing", "agreement", "TrackingPlan.pair_blocks", device="cpu", tables=two_tables())
+def test_the_block_that_the_next_forward_reads_is_sent_to_its_own_column(
+    trial: Example, tables: TwoTables
+) -> None:
+    """The block that the next forward reads is sent to the block of the same column, and no other block is written to it."""
+    trial.agrees(tables.call())
+
+
+@prop("page-views/copy", "byte-exact", "StateSlots.copy_pages", device="cpu", pages=pages())
+def test_a_page_is_copied_with_all_of_its_bytes(trial: Example, pages: Pages) -> None:
+    """A page that is copied through a view of its layer brings all of its bytes, and no other byte changes."""
+    trial.agrees(*pages.steps())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from oracle import shards, tracking
 from oracle import slots as rules
@@ -81,6 +82,14 @@ def copied(memory: Known, conv: Sequence[View], sources: Tensor, targets: Tensor
     """What the sources held in the targets."""
     views = _views(*conv)
     return _after(rules.copied_slots(_bytes(memory, views), views, sources.values(), targets.values()))
+
+
+@answers("StateSlots.copy_pages", rule=rules.copied_pages)
+def copied_pages(memory: Known, layers: Sequence[Any], sources: Any, targets: Any) -> Answer:
+    """What the source pages of each layer held in its target pages."""
+    pools = [(views[0].of, page_size) for _, views, _, page_size in layers]
+    held = {name: bytes(memory[name].elements) for name, _ in pools}
+    return _after(rules.copied_pages(held, pools, sources, targets))
 
 
 @answers("StateSlots.track", rule=rules.tracked_slots)
@@ -169,9 +178,20 @@ def logical_chunks(tokens: Sequence[int], chunk_size: int) -> Value:
     return tuple(tracking.logical_chunks(tokens, chunk_size))
 
 
-@answers("TrackingPlan.allocate")
-def allocated(size: int, operations: Value) -> Value:  # noqa: ARG001 - whatever is done
-    """Nothing is wrong with the slots."""
+BROKEN = {
+    "TrackingPlan.allocate": tracking.broken_allocation,
+    "TrackingPlan.share": tracking.broken_allocation,
+    "TrackingPlan.admit": tracking.broken_allocation,
+    "TrackingPlan.snapshot_points": tracking.broken_snapshots,
+    "TrackingPlan.admit_tokens": tracking.broken_admission,
+    "TrackingPlan.pair_blocks": tracking.broken_pairing,
+}
+"""What adapters hold against a law of the oracle, which says what is wrong."""
+
+
+@answers(*BROKEN)
+def nothing_is_broken(**_: Value) -> Value:
+    """Nothing is wrong, whatever is done."""
     return "nothing"
 
 

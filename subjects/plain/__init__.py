@@ -19,6 +19,7 @@ from statecheck.util.text import meant_by
 from subjects.plain.outside import outside_of
 from subjects.plain.port import calls_so_far, use_port
 from subjects.plain.protocol import (
+    ENGINES,
     EVERY,
     FUNCTIONS,
     NEEDS,
@@ -29,7 +30,7 @@ from subjects.plain.protocol import (
     Plain,
 )
 
-TOPICS = ("functions", "align", "recurrences")
+TOPICS = ("functions", "align", "recurrences", "slots")
 
 
 def _documented_names() -> dict[str, Any]:
@@ -56,7 +57,11 @@ class PlainSubject(Subject):
         )
         self.supplied = frozenset(SUPPLIED)
         # A port of kernels is not asked about builders, nor the other way round.
-        groups = [group for group in (FUNCTIONS, RECURRENCES) if any(offers(port, one.name) for one in group)]
+        groups = [
+            group
+            for group in (FUNCTIONS, RECURRENCES, ENGINES)
+            if any(offers(port, one.name) for one in group)
+        ]
         self.functions = tuple(plain.name for group in groups for plain in group)
         self._names = SimpleNamespace(**_documented_names())
 

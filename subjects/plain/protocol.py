@@ -76,7 +76,25 @@ _KERNELS = (
 )
 """Each kernel of a recurrence as docs/recurrences.md has it."""
 RECURRENCES = tuple(_plain(one, f"Recurrences.{one.partition('(')[0]}") for one in _KERNELS)
-EVERY = (*FUNCTIONS, *RECURRENCES)
+
+_ALLOCATOR = "TrackingPlan.allocate TrackingPlan.share TrackingPlan.admit"
+_OF_ENGINES = {
+    "new_slots(size)": _ALLOCATOR,
+    "alloc_slots(allocator, count)": _ALLOCATOR,
+    "free_slots(allocator, slots)": _ALLOCATOR,
+    "count_free_slots(allocator)": "TrackingPlan.allocate",
+    "share_slots(allocator, slots)": "TrackingPlan.share",
+    "can_admit(allocator, count)": "TrackingPlan.admit",
+    "clear_slots(states, slots)": "StateSlots.clear",
+    "copy_slots(states, sources, targets)": "StateSlots.copy",
+    "snapshot_points(num_tokens, block_size, interval)": "TrackingPlan.snapshot_points",
+    "admit_tokens(num_computed, num_tokens, budget, block_size, interval)": "TrackingPlan.admit_tokens",
+    "page_views(layers)": "StateSlots.copy_pages",
+    "pair_blocks(source, target, num_computed, block_size)": "TrackingPlan.pair_blocks",
+}
+"""Each decision of an engine as PROTOCOL.md has it, and the function of engines that it answers for."""
+ENGINES = tuple(_plain(*row) for row in _OF_ENGINES.items())
+EVERY = (*FUNCTIONS, *RECURRENCES, *ENGINES)
 
 _WITH_A_CONTEXT = ("precopy_states", "postprocess_by_slot", "postprocess_by_row")
 SUPPLIED = {

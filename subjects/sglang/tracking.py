@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import torch
 
-from oracle.tracking import broken_allocation
+from subjects.kit.slots import allocated
 from subjects.sglang.release import find
 
 __all__ = ["TrackingPlan"]
@@ -60,34 +59,12 @@ class TrackingPlan:
     def allocate(size: int, operations: Sequence[tuple[str, int]]) -> str:
         """What is wrong with the slots that the release's allocator gives out, when they are given and behind each later operation."""
         allocator = find("sglang.srt.mem_cache.allocator.mamba:MambaSlotAllocator")(size, "cpu")
-        given: list[Any] = []
-        held: dict[int, Any] = {}
-        read_again: list[dict[int, tuple[int, ...]]] = []
-        asked: list[tuple[str, int]] = []
-        for operation, argument in operations:
-            match operation:
-                case "begin":
-                    allocator.alloc_group_begin(argument)
-                case "end":
-                    allocator.alloc_group_end()
-                case "alloc":
-                    slots = allocator.alloc(argument)
-                    given.append(None if slots is None else tuple(slots.tolist()))
-                    if slots is not None:
-                        held[len(asked)] = slots
-                case "free":
-                    if argument in held:
-                        # The tensor that was given, as a request gives it back.
-                        allocator.free(held.pop(argument))
-                    given.append(None)
-                case "clear":
-                    allocator.clear()
-                    held.clear()
-                    given.append(None)
-                case _:
-                    given.append((allocator.available_size(),))
-            # So that an allocation keeps its number.
-            given += [None] * (len(asked) + 1 - len(given))
-            asked.append((operation, argument))
-            read_again.append({number: tuple(slots.tolist()) for number, slots in held.items()})
-        return broken_allocation(size, asked, given, read_again)
+        pool = {
+            "alloc": allocator.alloc,
+            "free": allocator.free,
+            "clear": lambda _: allocator.clear(),
+            "left": lambda _: allocator.available_size(),
+            "begin": allocator.alloc_group_begin,
+            "end": lambda _: allocator.alloc_group_end(),
+        }
+        return allocated(size, operations, pool, lambda slots: tuple(slots.tolist()))

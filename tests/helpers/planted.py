@@ -14,12 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from subjects import Subject, load
+from statecheck import rooms
+from subjects import Subject, adapted, load
 
 FOLDER = Path(__file__).parents[1] / "meta" / "planted"
 IN_IMPL = ("stateless", "builders", "align", "engines", "bounds")
 """The groups of defects in copies of `impl`."""
-IN_RELEASES = tuple(sorted({file.stem for file in FOLDER.glob("*.toml")} - set(IN_IMPL)))
+IN_PORTS = ("ports",)
+"""The groups of defects in copies of a port of the examples."""
+IN_RELEASES = tuple(sorted({file.stem for file in FOLDER.glob("*.toml")} - {*IN_IMPL, *IN_PORTS}))
 """The groups of defects in files of a release, or of its adapter."""
 
 
@@ -49,7 +52,7 @@ class PlantedDefect:
     """A defect, and the properties that are known to find it.
 
     Args:
-        file: below the package of `impl`; of a release, below the folder of its packages.
+        file: below the package of `impl`; of a release, below the folder of its packages; of a port, below the checkout.
         found_by: ids of properties.
         found_inside_by: ids of properties of a release's engine that find the copy of `impl` inside of the engine.
         release: the version whose file it is, "" for `impl`.
@@ -104,7 +107,11 @@ def implementation() -> Path:
 
 
 def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
-    """Copy the implementation into `folder` under the variant's name and break it; returns the package's folder."""
+    """Copy the implementation, or a port, into `folder` under the variant's name and break it; returns the path of the package, or the module."""
+    if variant.file.startswith("examples/"):
+        text = variant.replaced((rooms.FOLDER / variant.file).read_text(encoding="utf-8"))
+        (folder / f"{variant.package}.py").write_text(text, encoding="utf-8")
+        return folder / variant.package
     text = variant.replaced((intact / variant.file).read_text(encoding="utf-8"))
     package = folder / variant.package
     shutil.copytree(intact, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -119,7 +126,8 @@ def broken_subject(variant: Variant, folder: Path) -> Iterator[Subject]:
     importlib.invalidate_caches()
     sys.path.insert(0, str(folder))
     try:
-        yield Subject(variant.package, importlib.import_module(variant.package))
+        module = importlib.import_module(variant.package)
+        yield adapted(module) if hasattr(module, "STATECHECK_PROTOCOL") else Subject(variant.package, module)
     finally:
         sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.partition(".")[0] == variant.package]:

@@ -18,6 +18,7 @@ from subjects import Subject
 from tests.helpers.hunts import MAX_EXAMPLES, hunt
 from tests.helpers.planted import (
     IN_IMPL,
+    IN_PORTS,
     IN_RELEASES,
     PlantedDefect,
     broken_subject,
@@ -42,7 +43,8 @@ OF_RELEASES = {
     if not all(is_documented(function) or function.startswith("harness.") for function in one.functions)
 }
 """What only a release offers; the groups of releases plant defects there."""
-PAIRS = [(defect, name) for defect in planted_in_impl() for name in defect.found_by]
+COPIED = (*planted_in_impl(), *(defect for group in IN_PORTS for defect in planted(group)))
+PAIRS = [(defect, name) for defect in COPIED for name in defect.found_by]
 FIRST = {name: defect for defect, name in reversed(PAIRS)}
 """One defect of each property."""
 TRIED = {PROPERTIES[name].topic: (FIRST[name], name) for name in reversed(FIRST)}
@@ -90,14 +92,13 @@ def test_only_properties_that_need_cuda_are_excused() -> None:
     assert [name for name in NEED_CUDA if PROPERTIES[name].device != "cuda" or name in FIRST] == []
 
 
-def test_every_defect_of_impl_has_its_own_name_and_line() -> None:
-    defects = planted_in_impl()
-    names = Counter(defect.variant.package for defect in defects)
-    lines = Counter((defect.file, defect.old, defect.new) for defect in defects)
+def test_every_defect_of_a_copy_has_its_own_name_and_line() -> None:
+    names = Counter(defect.variant.package for defect in COPIED)
+    lines = Counter((defect.file, defect.old, defect.new) for defect in COPIED)
     assert [one for one, times in (names + lines).items() if times > 1] == []
 
 
-@pytest.mark.parametrize("group", [*IN_IMPL, *IN_RELEASES])
+@pytest.mark.parametrize("group", [*IN_IMPL, *IN_PORTS, *IN_RELEASES])
 def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) -> None:
     defects = planted(group)
     assert len({defect.name for defect in defects}) == len(defects)

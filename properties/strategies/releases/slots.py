@@ -1,4 +1,4 @@
-"""Slots of states: pools with room between their slots, rows, drafts and boundaries; rows of a prefill; operations of an allocator."""
+"""Slots of states: pools with room between their slots, rows, drafts and boundaries; rows of a prefill; operations of an allocator; prompts, tables and pages."""
 
 from __future__ import annotations
 
@@ -314,25 +314,37 @@ def prefill_rows(draw: st.DrawFn) -> PrefillRows:
     return PrefillRows(tuple(draw(st.lists(chosen, min_size=1, max_size=5))), chunk_size, draw(st.booleans()))
 
 
+Operations = tuple[tuple[str, int], ...]
+
+
 @st.composite
-def slot_operations(draw: st.DrawFn) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Slots of an allocator, and what is asked of it: allocations, giving back one of them, clearing, and how many are left."""
+def slot_operations(draw: st.DrawFn, *more: str) -> tuple[int, Operations]:
+    """Slots of an allocator, and what is asked of it: allocations, giving back one of them or a part of it, clearing, and how many are left; and `more`."""
     size = draw(st.integers(1, 6))
-    kinds = draw(st.lists(st.sampled_from(("alloc", "alloc", "free", "left", "group", "clear")), max_size=12))
+    kinds = ("alloc", "alloc", *more, "free", "part", "left", "group", "clear")
     operations: list[tuple[str, int]] = []
-    held: list[int] = []
-    for kind in kinds:
+    held: dict[int, int] = {}
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=12)):
         match kind:
             case "alloc":
-                held.append(len(operations))
-                operations.append(("alloc", draw(st.integers(1, 3))))
+                held[len(operations)] = draw(st.integers(1, 3))
+                operations.append(("alloc", held[len(operations)]))
             case "free" if held:
-                operations.append(("free", held.pop(draw(st.integers(0, len(held) - 1)))))
+                operations.append(("free", draw(st.sampled_from(sorted(held)))))
+                del held[operations[-1][1]]
+            case "part" if several := [one for one, slots in held.items() if slots > 1]:
+                operations.append(("part", draw(st.sampled_from(several))))
+                held[operations[-1][1]] -= 1
+            case "share" if held:
+                operations.append(("share", draw(st.sampled_from(sorted(held)))))
+                held[len(operations) - 1] = held[operations[-1][1]]
+            case "admit":
+                operations.append(("admit", draw(st.integers(0, 3))))
             case "group":
                 # Slots of a group are taken beforehand, and what is left of them is given back at its end.
                 operations.append(("begin", draw(st.integers(0, 3))))
                 for _ in range(draw(st.integers(0, 3))):
-                    held.append(len(operations))
+                    held[len(operations)] = 1
                     operations.append(("alloc", 1))
                 operations.append(("end", 0))
             case "clear":
@@ -341,3 +353,135 @@ def slot_operations(draw: st.DrawFn) -> tuple[int, tuple[tuple[str, int], ...]]:
             case _:
                 operations.append(("left", 0))
     return size, (*operations, ("left", 0))
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt that is computed from a hit on, and the tokens that its steps have room for."""
+
+    num_tokens: int
+    block_size: int
+    interval: int
+    num_computed: int = 0
+    budgets: tuple[int, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"num_tokens": self.num_tokens, "block_size": self.block_size, "interval": self.interval}
+
+    def snapshot_points(self) -> Call:
+        return call("TrackingPlan.snapshot_points", **self.sizes)
+
+    def admit_tokens(self) -> Call:
+        return call(
+            "TrackingPlan.admit_tokens", num_computed=self.num_computed, **self.sizes, budgets=self.budgets
+        )
+
+
+@st.composite
+def prompts(draw: st.DrawFn) -> Prompt:
+    """Some blocks, and a state at every so manieth boundary."""
+    block_size = draw(st.sampled_from((4, 2, 1, 3)))
+    interval = block_size * draw(_FEW)
+    num_tokens = draw(st.integers(1, 4 * interval + 1))
+    hit = draw(st.integers(0, (num_tokens - 1) // interval)) * interval
+    budgets = draw(st.lists(st.integers(1, 2 * interval + 1), min_size=1, max_size=8))
+    return Prompt(num_tokens, block_size, interval, hit, tuple(budgets))
+
+
+@dataclass(frozen=True)
+class TwoTables:
+    """The tables of a request's states in two engines: a block in each column from the first that is left up to the running one, and those of drafts."""
+
+    num_computed: int
+    block_size: int
+    drafts: tuple[int, int]
+    left: int = 1
+    order: int = 0
+
+    def call(self) -> Call:
+        running = max(self.num_computed - 1, 0) // self.block_size
+        nulls = max(0, running + 1 - self.left)
+        tables = []
+        for side, drafts in enumerate(self.drafts):
+            blocks = [10 * side + 1 + number for number in range(running + 1 - nulls + drafts)]
+            turn = self.order % len(blocks)
+            tables.append((*[0] * nulls, *blocks[turn:], *blocks[:turn]))
+        sizes = {"num_computed": self.num_computed, "block_size": self.block_size}
+        return call("TrackingPlan.pair_blocks", source=tables[0], target=tables[1], **sizes)
+
+
+def two_tables() -> st.SearchStrategy[TwoTables]:
+    """Computed tokens in one to some blocks, and drafts in either engine."""
+    drafts = st.tuples(st.integers(0, 3), st.integers(0, 3)) | st.just((2, 2))
+    return st.builds(
+        TwoTables,
+        st.integers(1, 13),
+        st.sampled_from((4, 16, 1, 2)),
+        drafts,
+        st.integers(1, 4),
+        st.integers(0, 3),
+    )
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Layers of pages, and those that are copied: of states with a convolution at the start of each page, or of keys and values in pages of the kernel's size.
+
+    Args:
+        layers: whether a layer has states; the kernel's tokens in a page of keys and values, or the elements of the state behind the convolution; bytes of padding.
+        moves: of each layer, a source page and a target page.
+    """
+
+    layers: tuple[tuple[bool, int, int], ...]
+    moves: tuple[tuple[int, int], ...]
+    tokens: int = 4
+    blocks: int = 4
+    seed: int = 0
+
+    def page(self, layer: int) -> int:
+        """Bytes of a page: states take them in units of both a key and a value of each token, so that pages of all layers may be looked at as these."""
+        has_states, size, spare = self.layers[layer]
+        unit = 2 * self.tokens * ITEM_SIZES["bfloat16"]
+        return (-(-(8 + 4 * size) // unit) + spare) * unit if has_states else 2 * unit
+
+    def _views(self, layer: int) -> tuple[View, ...]:
+        (has_states, size, _), name, page = self.layers[layer], f"layer{layer}", self.page(layer)
+        if not has_states:
+            shape = (self.blocks * self.tokens // size, 2, size, 1, 2)
+            return (View(name, "bfloat16", shape),)
+        return (
+            View(name, "bfloat16", (self.blocks, 2, 2), (page // 2, 2, 1)),
+            View(name, "float32", (self.blocks, size), (page // 4, 1), 2),
+        )
+
+    def steps(self) -> list[Step]:
+        layers = [
+            ("states" if has_states else "attention", self._views(layer), self.tokens, self.page(layer))
+            for layer, (has_states, _, _) in enumerate(self.layers)
+        ]
+        sizes = [self.page(layer) * self.blocks for layer in range(len(layers))]
+        names = tuple(f"layer{layer}" for layer in range(len(layers)))
+        lets: list[Step] = [
+            Let(name, Tensor("uint8", (size,), pattern(self.seed, name, size)))
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        made = call(
+            "StateSlots.copy_pages",
+            layers=layers,
+            sources=[[source] for source, _ in self.moves],
+            targets=[[target] for _, target in self.moves],
+            observes=names,
+        )
+        return [*lets, made]
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> Pages:
+    """Layers of which each has blocks of its own that move."""
+    states = st.tuples(st.just(True), st.integers(1, 6), st.integers(0, 1))
+    attention = st.tuples(st.just(False), st.sampled_from((4, 2, 1)), st.just(0))
+    layers = draw(st.lists(states | attention, min_size=1, max_size=3))
+    move = st.permutations(range(4)).map(lambda order: (order[0], order[1]))
+    moves = draw(st.tuples(*[move for _ in layers]))
+    return Pages(tuple(layers), moves, seed=draw(st.integers(0, 3)))
