@@ -83,7 +83,7 @@ def broken_allocation(
         operations: "alloc" with how many slots are wanted, "free" with the number of an allocation that is given back, "part" with that of one whose first slot
             is given back, "share" with that of one whose slots get another owner, "clear", "left", which asks how many slots are free, "admit", which asks
             whether so many are, and "begin" and "end" of a group of allocations. A slot is free when each of its owners has given it back.
-        given: what came of each: slots, None for none, and for "left" and "admit" one number, None where the allocator cannot be asked.
+        given: what came of each: slots, None for none, and for "left" and "admit" one number.
         read_again: behind each operation, what the slots of earlier allocations are by then, by the number of the allocation. Slots that are held stay what they
             were, whatever the allocator does with its memory.
     """
@@ -107,10 +107,10 @@ def broken_allocation(
             case "clear":
                 held.clear()
             case "left":
-                if slots not in (None, (free,)):
+                if slots != (free,):
                     return f"operation {number}: {slots} slots are left, but should be {free}"
             case "admit":
-                if slots not in (None, (int(argument <= free),)):
+                if slots != (int(argument <= free),):
                     verdict = "admitted" if slots == (1,) else "not admitted"
                     return f"operation {number}: {argument} slots are {verdict}, but {free} are free"
         again = read_again[number] if read_again else held

@@ -199,7 +199,7 @@ class Offers:
                 {*map(self.subject.own_name, one.lacking(self.subject))} & {*self.names} for one in calling
             ]
             if missing and all(missing):
-                found[name] = tuple(sorted(min(missing, key=len)))
+                found[name] = tuple(min(map(sorted, missing), key=len))
         return found
 
     def require(self, wanted: tuple[str, ...]) -> None:

@@ -20,6 +20,11 @@ def allocated(
         pool: what does each operation; "alloc" is handed a number, "free" and "share" slots, as they were given.
         numbers: a tuple of what was given; what was given, if these are no slots.
     """
+    # An allocator that cannot be asked is not asked; operations keep their numbers.
+    operations = [
+        ("end", 0) if operation in ("left", "admit") and operation not in pool else (operation, argument)
+        for operation, argument in operations
+    ]
     given: list[Any] = []
     read_again: list[dict[int, tuple[int, ...]]] = []
     held: dict[int, tuple[Any, int]] = {}
@@ -54,7 +59,7 @@ def allocated(
                 for slots, first in held.values():
                     pool["free"](slots[first:] if first else slots)
                 held.clear()
-            case "left" | "admit" if operation in pool:
+            case "left" | "admit":
                 found = (int(pool[operation](argument)),)
             case "begin" | "end" if operation in pool:
                 pool[operation](argument)

@@ -17,12 +17,13 @@ from statecheck.execution.example import ExecutionContext, Falsified, OutsideDom
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
+from statecheck.execution.selection import Offers
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.subject import is_documented
 from statecheck.subject.profile import Profile
 from subjects import Subject, load
 from subjects.plain import PlainSubject, adapted
-from subjects.plain.protocol import FUNCTIONS, NEEDS, RECURRENCES, SUPPLIED
+from subjects.plain.protocol import ENGINES, FUNCTIONS, NEEDS, RECURRENCES, SUPPLIED
 from tests.helpers.cases import a_property
 from tests.helpers.modules import ROOT, module
 
@@ -69,7 +70,7 @@ def rows() -> list[tuple[str, ...]]:
 
 def test_the_document_has_every_function_with_its_arguments_and_symbols() -> None:
     documented = [(cells[0].strip("`"), tuple(re.findall(r"`([^`]+)`", cells[-1]))) for cells in rows()]
-    assert documented == [(plain.signature, plain.answers_for) for plain in FUNCTIONS]
+    assert documented == [(plain.signature, plain.answers_for) for plain in (*FUNCTIONS, *ENGINES)]
 
 
 def test_the_page_of_recurrences_has_every_kernel_with_its_arguments() -> None:
@@ -81,6 +82,10 @@ def test_the_page_of_recurrences_has_every_kernel_with_its_arguments() -> None:
 
 def test_the_port_of_the_examples_has_every_kernel() -> None:
     assert load("examples.recurrences_port").functions == tuple(plain.name for plain in RECURRENCES)
+
+
+def test_the_port_of_slots_has_every_decision_of_an_engine() -> None:
+    assert Offers(load("examples.slots_port")).offered == tuple(plain.name for plain in ENGINES)
 
 
 def test_the_document_has_every_attribute_that_the_adapter_reads() -> None:
@@ -229,18 +234,19 @@ def test_a_port_to_which_no_bad_input_can_be_given_is_not_tested_with_bad_input(
 
 
 APPLICABLE = [
-    name
+    (port, name)
+    for port in ("examples.numpy_port", "examples.slots_port")
     for name, one in load_properties().items()
-    if one.not_applicable(context_of(load("examples.numpy_port"))) is None
+    if one.not_applicable(context_of(load(port))) is None
 ]
 
 
-def test_most_properties_of_plain_functions_apply_to_the_example() -> None:
-    assert len(APPLICABLE) > 80
+def test_most_properties_of_plain_functions_apply_to_an_example() -> None:
+    assert len(APPLICABLE) > 90
 
 
-@pytest.mark.parametrize("name", APPLICABLE)
-def test_the_example_passes(name: str) -> None:
-    subject = load("examples.numpy_port")
+@pytest.mark.parametrize(("port", "name"), APPLICABLE)
+def test_an_example_passes(port: str, name: str) -> None:
+    subject = load(port)
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
     load_properties()[name].explore(context, seed=1, max_examples=SLOW)
