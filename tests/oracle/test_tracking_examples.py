@@ -205,3 +205,78 @@ def test_slots_that_change_behind_a_later_operation_are_wrong() -> None:
     assert broken_allocation(3, operations, given, changed) == (
         "the slots of allocation 1 are (3,) behind operation 2, but should be (2,)"
     )
+
+
+@pytest.mark.parametrize(
+    ("operations", "given", "broken"),
+    [
+        # The sibling of allocation 0 gives back its first slot, and keeps the second.
+        (("share", "part", "free"), ((1, 2), None, None, None, (2,)), "nothing"),
+        (("share", "part", "free"), ((1, 2), None, None, None, (3,)), "operation 4: (3,) slots are left, but should be 2"),
+        (("share", "free"), ((1, 2), None, None, (1,)), "nothing"),
+        (("share", "free"), ((1, 2), None, None, (3,)), "operation 3: (3,) slots are left, but should be 1"),
+        (("part",), ((1, 2), None, (2,)), "nothing"),
+        (("part",), ((1, 2), None, (1,)), "operation 2: (1,) slots are left, but should be 2"),
+    ],
+)  # fmt: skip
+def test_a_slot_is_free_when_each_of_its_owners_has_given_it_back(
+    operations: tuple[str, ...], given: Any, broken: str
+) -> None:
+    targets = {"share": 0, "part": 1 if "share" in operations else 0, "free": 0}
+    asked = [("alloc", 2), *((name, targets[name]) for name in operations), ("left", 0)]
+    assert broken_allocation(3, asked, given) == broken
+
+
+@pytest.mark.parametrize(
+    ("wanted", "verdict", "right"), [(1, 1, True), (2, 0, True), (1, 0, False), (2, 1, False)]
+)
+def test_a_request_is_admitted_if_its_slots_are_free(wanted: int, verdict: int, right: bool) -> None:
+    wrong = broken_allocation(3, (("alloc", 2), ("admit", wanted)), ((1, 2), (verdict,)))
+    word = "admitted" if verdict else "not admitted"
+    assert wrong == ("nothing" if right else f"operation 1: {wanted} slots are {word}, but 1 are free")
+
+
+@pytest.mark.parametrize(
+    ("points", "broken"),
+    [
+        ([4, 8, 9], "nothing"),
+        ([2, 4, 6, 8], "nothing"),
+        ([4, 7, 8], "point 7 is no boundary of blocks of 2 tokens"),
+        ([2, 8, 9], "point 4 is missing in [2, 8, 9]"),
+        ([4, 8, 10], "point 10 is outside of a prompt of 9 tokens"),
+        ([8, 4], "points = [8, 4], but should be ascending"),
+    ],
+)
+def test_snapshots_are_at_boundaries_and_at_each_multiple_of_the_interval(
+    points: list[int], broken: str
+) -> None:
+    assert tracking.broken_snapshots(9, 2, 4, points) == broken
+
+
+@pytest.mark.parametrize(
+    ("budgets", "taken", "broken"),
+    [
+        ((9, 3, 9, 9), (4, 3, 1, 1), "nothing"),
+        ((9,), (5,), "step 0 ends at 5, behind 4, the state at which is kept"),
+        ((3, 9), (3, 2), "step 1 ends at 5, behind 4, the state at which is kept"),
+        ((2,), (3,), "step 0 takes 3 tokens, but should take from 0 to 2"),
+        ((2,), (0,), "step 0 takes no token of 9, but has room for 2"),
+        ((1,), (0,), "nothing"),
+    ],
+)
+def test_no_step_passes_a_multiple_of_the_interval(budgets: Any, taken: Any, broken: str) -> None:
+    assert tracking.broken_admission(0, 9, 2, 4, budgets, taken) == broken
+
+
+@pytest.mark.parametrize(
+    ("pairs", "broken"),
+    [
+        ([(1, 11)], "nothing"),
+        ([(1, 11), (2, 12), (3, 13)], "nothing"),
+        ([(3, 13)], "block 1, which has the state after 4 tokens, is not sent to block 11"),
+        ([(3, 11)], "block 3 of column 2 is sent to block 11 of column 0"),
+        ([(1, 11), (0, 0)], "block 0 of column None is sent to block 0 of column None"),
+    ],
+)
+def test_the_running_block_is_sent_to_its_own_column(pairs: Any, broken: str) -> None:
+    assert tracking.broken_pairing((1, 2, 3), (11, 12, 13), 4, 4, pairs) == broken
