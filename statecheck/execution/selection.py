@@ -195,11 +195,10 @@ class Offers:
             calling = [
                 one for one in load_properties().values() if not one.any_of and symbols & {*one.functions}
             ]
-            missing = [
-                {*map(self.subject.own_name, one.lacking(self.subject))} & {*self.names} for one in calling
-            ]
+            lacking = [map(self.subject.own_name, one.lacking(self.subject)) for one in calling]
+            missing = [tuple(sorted({*names} & {*self.names})) for names in lacking]
             if missing and all(missing):
-                found[name] = tuple(min(map(sorted, missing), key=len))
+                found[name] = min(missing, key=len)
         return found
 
     def require(self, wanted: tuple[str, ...]) -> None:
