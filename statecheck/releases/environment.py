@@ -158,9 +158,14 @@ def _make(release: Release) -> None:
             for path in (packages / project.imports).rglob("*.so"):
                 path.unlink()
     # Where this environment has all that a checkout takes, no index is needed.
-    if release.checkout is None or _import_error(release):
+    if release.checkout is None or _import_error(release, project.adapter):
         _install(release, _requirements(release), ingredients["pins"])
-        if error := _import_error(release):
+        if error := _import_error(release, project.adapter):
+            if not _import_error(release, project.imports):
+                raise ValueError(
+                    f"{release} can be imported, but statecheck's adapter for it, {project.adapter}, cannot: {error} "
+                    f"(it is tried with {', '.join(project.compared)})"
+                )
             raise ValueError(
                 f"{release} is set up in {release.folder}, but should be importable, too: {error} "
                 f"(subjects/projects.toml lists what is installed)"
@@ -203,11 +208,11 @@ def _install(release: Release, words: Sequence[str], pins: Sequence[str]) -> Non
         raise ValueError("\n".join([f"{release} cannot be set up: {command[0]} failed", *lines[-_LINES:]]))
 
 
-def _import_error(release: Release) -> str:
-    """Why the adapter cannot be imported in the environment; "" where it can."""
+def _import_error(release: Release, module: str) -> str:
+    """Why a module cannot be imported in the environment; "" where it can."""
     script = "import importlib, sys; from statecheck import rooms; importlib.import_module(sys.argv[1])"
     variables = rooms.added_to({**os.environ, **release.variables})
-    done = run_command([str(release.python), "-c", script, release.project.adapter], variables=variables)
+    done = run_command([str(release.python), "-c", script, module], variables=variables)
     lines = done.stderr.split("\n") if done.returncode else []
     return next(
         (line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}" if lines else ""

@@ -47,7 +47,11 @@ _UNKNOWN = "unknown model architecture"
 
 
 def architectures() -> dict[str, dict[str, Any]]:
-    """By architecture and number of layers, as text, the metadata of a model; remembered in a file for each library."""
+    """By architecture and number of layers, as text, the metadata of a model; remembered in a file for each library.
+
+    Raises:
+        ValueError: the library cannot be loaded, or makes no models; says why.
+    """
     path = library_path()
     state = path.stat()
     kept = Path(
@@ -57,14 +61,18 @@ def architectures() -> dict[str, dict[str, Any]]:
     if not kept.is_file():
         command = [sys.executable, "-m", __name__, str(kept)]
         given = rooms.added_to({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
-        subprocess.run(
+        done = subprocess.run(
             command,
-            check=True,
+            check=False,
             timeout=limits.ARCHITECTURES,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env=given,
         )
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").split("\n")
+            reason = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
+            raise ValueError(f"{path} = {reason}, but should be a library of llama.cpp that makes models")
     found: dict[str, dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
     return found
 

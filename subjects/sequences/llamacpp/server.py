@@ -32,6 +32,8 @@ AGAIN = 4
 PREFIX = "llama-server:"
 """Before the architecture, in names of models."""
 VOCABULARY = 32
+TEXTS = [f"^{number:02}" for number in range(VOCABULARY)]
+"""Of the tokens: none is in another one, or in two that follow each other, as a stop token needs."""
 SPECULATION = ("none", "ngram", "draft", "other draft")
 """Drafts come from the sequence itself, from the same model, or from one with other weights, whose drafts are mostly wrong."""
 EFFECTS = {
@@ -141,9 +143,9 @@ class ServerContext:
         cache_prompt: bool = True,
         stop: int | None = None,
     ) -> Any:
-        """Complete the sequence's tokens greedily, up to the text of a stop token: its number in hexadecimal digits."""
+        """Complete the sequence's tokens greedily, up to a stop token."""
         body = {
-            "stop": [] if stop is None else [f"{stop:x}"],
+            "stop": [] if stop is None else [TEXTS[stop]],
             "prompt": self.tokens[sequence],
             "n_predict": n,
             "n_probs": VOCABULARY,
@@ -242,7 +244,7 @@ class ServerContext:
         """A request that completes no prompt of ours, and takes a slot."""
         if request == "infill":
             # PROMPTS_BETWEEN are its tokens.
-            self.post("/infill", {"input_prefix": "1", "input_suffix": "2", "n_predict": 2})
+            self.post("/infill", {"input_prefix": TEXTS[1], "input_suffix": TEXTS[2], "n_predict": 2})
         elif request == "embedding" and self.features.get("embeddings"):
             self.post("/embedding", {"content": PROMPTS_BETWEEN[request]})
         else:
@@ -251,15 +253,8 @@ class ServerContext:
         self.held |= dict.fromkeys(range(self.slots))
 
     def generate(self, sequence: int, n: int, *, stop: int | None = None, slot: str = "any") -> list[int]:
-        """A request for several tokens.
-
-        Raises:
-            NotImplementedError: it ended at other tokens with the text of the stop token.
-        """
-        answer = self.complete(sequence, n, slot=slot, stop=stop)
-        tokens = [int(token) for token in answer["tokens"]]
-        if answer["stop_type"] == "word" and tokens[-1] != stop:
-            raise NotImplementedError("generate: other tokens have the text of the stop token")
+        """A request for several tokens."""
+        tokens = [int(token) for token in self.complete(sequence, n, slot=slot, stop=stop)["tokens"]]
         self.tokens[sequence] += tokens
         return tokens
 
@@ -356,15 +351,14 @@ def _message(data: bytes) -> str:
 
 
 def model_file(library: LlamaCpp, architecture: str, metadata: Mapping[str, Any], seed: int) -> Path:
-    """A model of the architecture in a file, with the vocabulary that the library's own tests use.
+    """A model of the architecture in a file, with a vocabulary that all releases read, and that ends no text.
 
     Raises:
         NotImplementedError: the library makes no such model.
     """
-    tokens = [f"t{number}" for number in range(VOCABULARY)]
     # The last tokens are those of an infill.
     infill = {f"tokenizer.ggml.fim_{name}_token_id": 29 + at for at, name in enumerate(("pre", "suf", "mid"))}
-    given = {**metadata, "tokenizer.ggml.model": "test", "tokenizer.ggml.tokens": tokens, **infill}
+    given = {**metadata, "tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": TEXTS, **infill}
     made = library.model(architecture, given, seed) if library.has("llama_model_save_to_file") else None
     if made is None:
         raise NotImplementedError(f"no model with a vocabulary: {' '.join(library.log[-2:])}")

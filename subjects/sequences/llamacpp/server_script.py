@@ -7,7 +7,7 @@ from typing import Any
 
 from subjects.sequences.llamacpp.architectures import architectures
 from subjects.sequences.llamacpp.script import MODEL
-from subjects.sequences.llamacpp.server import PREFIX, VOCABULARY
+from subjects.sequences.llamacpp.server import PREFIX, TEXTS
 
 _DEFAULTS = {
     "micro_batch": 512,
@@ -74,11 +74,10 @@ def server_script_of(
     if features.get("embeddings") or any("between" in one.get("features", {}) for _, one in operations):
         raise NotImplementedError("a script with other requests")
     name, layers = model.removeprefix(PREFIX), str(features.get("layers", 4))
-    tokens = [f"t{number}" for number in range(VOCABULARY)]
     metadata = {
         **architectures()[name][layers],
-        "tokenizer.ggml.model": "test",
-        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.model": "rwkv",
+        "tokenizer.ggml.tokens": TEXTS,
     }
     head = MODEL.replace("RELEASE", release or "...", 1).replace("SETTINGS", repr((name, 0, 0, 0)), 1)
     head = head.replace("GIVEN", repr(metadata), 1).replace("+ 0)", f"+ {seed})", 1)

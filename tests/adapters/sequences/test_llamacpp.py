@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from subjects.sequences.llamacpp.architectures import architectures
 from tests.adapters.sequences.libraries import libraries
 from tests.helpers.processes import run_fresh
 
@@ -34,6 +36,15 @@ def test_architectures_with_recurrent_state_are_enumerated_and_compared() -> Non
     seen = json.loads(done.stdout)
     assert {"mamba", "mamba2", "jamba"} <= set(seen["models"])
     assert seen["compared"]
+
+
+def test_a_library_that_cannot_be_loaded_is_refused_with_the_loaders_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "libllama.so").write_bytes(b"no library")
+    monkeypatch.setenv("LLAMACPP_PATH", str(tmp_path / "libllama.so"))
+    with pytest.raises(ValueError, match=r"OSError: .*file too short, but should be a library of llama\.cpp"):
+        architectures()
 
 
 _SERVER = """

@@ -134,6 +134,16 @@ def test_a_release_is_set_up_once_with_its_requirements_and_borrows_torch(
 
 
 @slow
+def test_an_adapter_that_misses_a_name_of_the_release_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.offer("vllm", "0.99.0", {"vllm/__init__.py": "", "vllm/adapter.py": "from vllm import renamed"})
+    monkeypatch.setattr(Project, "adapter", "vllm.adapter")
+    with pytest.raises(ValueError, match=r"can be imported, but statecheck's adapter .* name 'renamed'"):
+        enter(world.release)
+
+
+@slow
 def test_a_release_that_lacks_a_requirement_is_refused_with_the_place_that_lists_it(world: World) -> None:
     world.offer_release("import rarely_needed", ["rarely-needed>=3"])
     with pytest.raises(ValueError, match=r"No module named 'rarely_needed' \(subjects/projects\.toml"):
