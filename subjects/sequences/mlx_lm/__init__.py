@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache
 
 from statecheck.sequences import ANOTHER_MODEL, damaged
@@ -69,6 +70,12 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "ends": (0, 1, 2),
         "removed": (0, 1, 2, 3),
     }
+
+
+def chooses_experts(model: str) -> bool:
+    """Whether it has weights of experts, which a router chooses from."""
+    names = [name for name, _ in tree_flatten(_model(model, 0, "recurrent").parameters())]
+    return any("expert" in name or "switch_mlp" in name for name in names)
 
 
 def new(model: str, seed: int, *, first_layer: str = "recurrent", step: int = 0) -> MlxContext:

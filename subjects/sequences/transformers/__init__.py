@@ -105,6 +105,12 @@ def features(model: str) -> dict[str, Sequence[Any]]:
     }
 
 
+def chooses_experts(model: str) -> bool:
+    """Whether it has weights of experts, which a router chooses from."""
+    made = _model(model, 0, _first_layers(model)[0])
+    return any("expert" in name for name, _ in made.named_parameters())
+
+
 def new(
     model: str,
     seed: int,
