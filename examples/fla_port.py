@@ -30,7 +30,7 @@ __all__ = ["drop", "fork", "load", "save"]
 STATECHECK_SEQUENCES = 1
 RELEASE = version("flash-linear-attention")
 torch.set_num_threads(1)
-MODELS = ("GatedDeltaNet", "GLA", "DeltaNet", "KDA", "HGRN", "HGRN2", "RetNet", "Comba", "LightNet")
+MODELS = ("ABC", "GatedDeltaNet", "GLA", "DeltaNet", "KDA", "HGRN", "HGRN2", "RetNet", "Comba", "LightNet")
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "vocab_size": 16, "num_hidden_layers": 2, "num_heads": 2}
 SIZES |= {"head_dim": 16, "expand_k": 1, "expand_v": 1, "expand_ratio": 16, "max_position_embeddings": 128}
 SIZES |= {"fuse_norm": False, "fuse_swiglu": False, "fuse_cross_entropy": False}
