@@ -187,7 +187,9 @@ class SequenceRun:
         if self.saved:
             name, _ = self.saved[-1 - event.saved % len(self.saved)]
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
-            self.take("load_damaged", context=context, sequence=target, damage=event.damage, name=name)
+            damages = self.trial.sequences.damages
+            damage = damages[event.damage % len(damages)]
+            self.take("load_damaged", context=context, sequence=target, damage=damage, name=name)
 
     def drop(self, event: Drop) -> None:
         for context, sequence in self.of(event.sequence):

@@ -10,16 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ANOTHER_MODEL, TOKENS_OF_ANOTHER = "another model", (1, 2, 3)
-DAMAGES = (
-    "no bytes",
-    "one quarter",
-    "half",
-    "three quarters",
-    "first byte",
-    "middle byte",
-    "last byte",
-    ANOTHER_MODEL,
-)
+PARTS = ("no bytes", "one quarter", "half", "three quarters")
+DAMAGES = (*PARTS, "first byte", "middle byte", "last byte", ANOTHER_MODEL)
 """What a save that is loaded lacks: all bytes but some at its beginning; it has another byte there; or it is one of another model."""
 
 
@@ -27,10 +19,9 @@ def damaged(data: bytes, damage: str) -> bytes:
     """The bytes of a save with one of DAMAGES; those of another model are as they are."""
     if damage == ANOTHER_MODEL:
         return data
-    number = DAMAGES.index(damage)
-    if number < 4:
-        return data[: len(data) * number // 4]
-    at = (0, len(data) // 2, len(data) - 1)[number - 4]
+    if damage in PARTS:
+        return data[: len(data) * PARTS.index(damage) // 4]
+    at = {"first byte": 0, "middle byte": len(data) // 2, "last byte": len(data) - 1}[damage]
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 

@@ -19,6 +19,7 @@ from typing import Any, Self
 from statecheck.case import Case
 from statecheck.case.raised import error_text, from_outside
 from statecheck.case.values import Call
+from statecheck.sequences import DAMAGES
 from statecheck.subject.known import (
     KnownDefectMatcher,
     KnownDeviation,
@@ -91,6 +92,7 @@ class SequenceChoices:
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
         tolerance: the share of the logits' scale by which they may differ from a fresh run's.
         given_to_reference: features that fresh runs get, too.
+        damages: of saves, of `statecheck.sequences.DAMAGES`, that the library can see.
     """
 
     list_models: Callable[[], Sequence[str]]
@@ -104,6 +106,7 @@ class SequenceChoices:
     unsupported: Mapping[str, str] = field(default_factory=dict)
     effects: Mapping[str, str] = field(default_factory=dict)
     isolated: bool = False
+    damages: Sequence[str] = DAMAGES
 
     @cached_property
     def all_models(self) -> Sequence[str]:

@@ -58,5 +58,6 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             unsupported=port.unsupported,
             effects=port.effects,
             isolated=port.isolated,
+            damages=port.damages,
         ),
     )

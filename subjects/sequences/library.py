@@ -40,6 +40,8 @@ class Library(ABC):
         """Of functions for a context, those of fresh runs, too."""
         self._saved_in: dict[str, tuple[str, int]] = {}
         """By name, the model that saved it, and the number of its process."""
+        self._others: list[tuple[str, Handle]] = []
+        """Contexts of other models that saved something in this scenario, which may be needed until it ends: a server removes its files."""
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -99,6 +101,10 @@ class Library(ABC):
         if model not in self._models:
             raise NotVerified(f"{model}: not verified: no model of {self.port.module.__name__}")
         self._saved_in.clear()
+        for other, context in self._others:
+            with suppress(Exception):
+                self.call(other, "close", context)
+        self._others.clear()
         self._forget(model)
 
     def new(self, model: str, seed: int, features: Mapping[str, Any], process: int = 0) -> Handle:
@@ -139,10 +145,9 @@ class Library(ABC):
             saved = f"saved by {other}"
             with suppress(Exception):
                 context = self.new(other, 0, {})
+                self._others.append((other, context))
                 self.call(other, "extend", context, [(0, list(TOKENS_OF_ANOTHER))])
-                happened = self.call(other, "save", context, 0, saved) is not FAILED
-                self.call(other, "close", context)
-                if happened:
+                if self.call(other, "save", context, 0, saved) is not FAILED:
                     return saved
         raise NotOffered(f"{model}: load_damaged: no other model saves")
 

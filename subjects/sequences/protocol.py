@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from oracle.sequences import STOP
+from statecheck.sequences import DAMAGES
 
 VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
@@ -45,6 +46,7 @@ class PortModule:
     unsupported: Mapping[str, str]
     effects: Mapping[str, str]
     again: int
+    damages: tuple[str, ...]
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -75,6 +77,7 @@ class PortModule:
             _unsupported(module),
             _effects(module),
             int(getattr(module, "AGAIN", 1)),
+            _damages(module),
         )
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -142,6 +145,15 @@ def _effects(module: ModuleType) -> Mapping[str, str]:
             raise ValueError(
                 f"EFFECTS[{name!r}] = {operation!r}, but should be one of {', '.join(OPERATIONS)} [{module.__name__}]"
             )
+    return found
+
+
+def _damages(module: ModuleType) -> tuple[str, ...]:
+    found = tuple(getattr(module, "DAMAGES", DAMAGES))
+    if not found or not set(found) <= set(DAMAGES):
+        raise ValueError(
+            f"DAMAGES = {found!r}, but should be some of {', '.join(DAMAGES)} [{module.__name__}]"
+        )
     return found
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from statecheck.sequences import ANOTHER_MODEL, PARTS
 from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp import server
 from subjects.sequences.llamacpp.architectures import architectures
@@ -20,6 +21,8 @@ from subjects.sequences.llamacpp.server_script import server_script_of
 STATECHECK_SEQUENCES = 1
 TOLERANCE = 0.01
 """Orders of summation differ between micro-batches: up to 0.0005 of the scale, 0.005 for some; a lost state is 0.1 or more."""
+DAMAGES = (*PARTS, "first byte", ANOTHER_MODEL)
+"""Numbers of a state have no checksum."""
 GIVEN_TO_REFERENCE = ("layers",)
 EFFECTS = {
     "micro_batch: a batch was cut": "extend",

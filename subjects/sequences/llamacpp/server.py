@@ -45,8 +45,8 @@ EFFECTS = {
     "slot: a request named its slot": "extend",
     "ahead: a request generated several tokens": "extend",
     "at_once: requests came at the same time": "extend",
-    "between: a request for an embedding came between": "extend",
-    "between: a request for an infill came between": "extend",
+    "between: an infill came between": "extend",
+    "embeddings: a request for an embedding came between": "extend",
     "cancel: a connection was closed": "cancel",
     "load: a slot was restored from a file": "save",
     "speculation: a draft was accepted": "generate",
@@ -245,11 +245,12 @@ class ServerContext:
         if request == "infill":
             # PROMPTS_BETWEEN are its tokens.
             self.post("/infill", {"input_prefix": TEXTS[1], "input_suffix": TEXTS[2], "n_predict": 2})
+            self.effects["between: an infill came between"] += 1
         elif request == "embedding" and self.features.get("embeddings"):
             self.post("/embedding", {"content": PROMPTS_BETWEEN[request]})
+            self.effects["embeddings: a request for an embedding came between"] += 1
         else:
             return
-        self.effects[f"between: a request for an {request} came between"] += 1
         self.held |= dict.fromkeys(range(self.slots))
 
     def generate(self, sequence: int, n: int, *, stop: int | None = None, slot: str = "any") -> list[int]:
@@ -311,10 +312,10 @@ class ServerContext:
         """A damaged copy of the file in the sequence's own slot.
 
         Raises:
-            NotImplementedError: the damage is in numbers of the state, for which the library has no checksum, or another model has no slots.
+            NotImplementedError: they are of another model without slots.
         """
-        if damage in ("middle byte", "last byte") or len(saved) != 3:
-            raise NotImplementedError(f"load_damaged: a file of a slot does not show a {damage}")
+        if len(saved) != 3:
+            raise NotImplementedError("load_damaged: the next model is no server")
         part = f"{os.getpid()}-{next(_names)}.bin"
         self.files.append(_folder() / part)
         (_folder() / part).write_bytes(damaged((_folder() / saved[1]).read_bytes(), damage))

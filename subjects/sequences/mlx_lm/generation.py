@@ -217,6 +217,7 @@ def _batched(
     steps = features.early if others else 0
     if steps:
         beside, others = insert(others), []
+        context.effects["early: rows had begun before the prompt came"] += 1
         for _ in range(steps):
             generator.next()
     more: dict[str, Any] = {}
