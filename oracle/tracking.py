@@ -203,7 +203,8 @@ def broken_pairing(
             table.index(block) if block and block in table else None
             for table, block in ((source, sent), (target, received))
         ]
-        if columns[0] is None or columns[0] != columns[1]:
+        null = sent == received == 0
+        if not null and (columns[0] is None or columns[0] != columns[1]):
             return f"block {sent} of column {columns[0]} is sent to block {received} of column {columns[1]}"
     running = max(num_computed - 1, 0) // block_size
     state = source[running], target[running]

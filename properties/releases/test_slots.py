@@ -95,7 +95,7 @@ def test_a_logical_chunk_has_tokens_of_one_row_in_one_chunk_of_the_batch(
 
 ALLOCATORS = (
     Configuration("slot-allocator/owners", "TrackingPlan.allocate", function="TrackingPlan.allocate", asked=slot_operations()),
-    Configuration("slot-allocator/siblings", "TrackingPlan.share", function="TrackingPlan.share", asked=slot_operations("share", "share"),
+    Configuration("slot-allocator/siblings", "TrackingPlan.share", function="TrackingPlan.share", asked=slot_operations("share", "prefix"),
         reason="where several requests own a slot, and it is free when each has given it back"),
     Configuration("slot-allocator/admission", "TrackingPlan.admit", function="TrackingPlan.admit", asked=slot_operations("admit", "admit"),
         reason="and a request is admitted if and only if its slots are free"),

@@ -275,7 +275,8 @@ def test_no_step_passes_a_multiple_of_the_interval(budgets: Any, taken: Any, bro
         ([(1, 11), (2, 12), (3, 13)], "nothing"),
         ([(3, 13)], "block 1, which has the state after 4 tokens, is not sent to block 11"),
         ([(3, 11)], "block 3 of column 2 is sent to block 11 of column 0"),
-        ([(1, 11), (0, 0)], "block 0 of column None is sent to block 0 of column None"),
+        ([(1, 11), (0, 0)], "nothing"),
+        ([(1, 11), (2, 0)], "block 2 of column 1 is sent to block 0 of column None"),
     ],
 )
 def test_the_running_block_is_sent_to_its_own_column(pairs: Any, broken: str) -> None:

@@ -338,6 +338,11 @@ def slot_operations(draw: st.DrawFn, *more: str) -> tuple[int, Operations]:
             case "share" if held:
                 operations.append(("share", draw(st.sampled_from(sorted(held)))))
                 held[len(operations) - 1] = held[operations[-1][1]]
+            case "prefix":
+                # Two requests own the same slots; the first gives back a part of them, and the second all.
+                owner, slots = len(operations), draw(st.integers(2, 3))
+                operations += [("alloc", slots), ("share", owner), ("part", owner), ("free", owner + 1)]
+                held[owner] = slots - 1
             case "admit":
                 operations.append(("admit", draw(st.integers(0, 3))))
             case "group":
