@@ -488,9 +488,3 @@ def test_a_module_that_raises_when_it_is_imported_is_refused_by_its_name(tmp_pat
         pytest.raises(ValueError, match=r"^subject = 'toy_raising', but should be impl"),
     ):
         load(name)
-
-
-@pytest.mark.parametrize("wrong", ["1", 1, None, [1]])
-def test_nothing_but_what_json_lacks_is_read_as_such_a_number(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"^float = |^data = "):
-        decode({"float": wrong})

@@ -60,11 +60,6 @@ def test_cdiv_rounds_up_for_either_sign(x: int, y: int, expected: int) -> None:
     assert types.cdiv(x, y) == expected
 
 
-@pytest.mark.parametrize(("x", "y", "expected"), [(12, 4, 3), (0, 4, 0), (-12, 4, -3), (12, -4, -3)])
-def test_divide_is_the_whole_quotient(x: int, y: int, expected: int) -> None:
-    assert types.divide(x, y) == expected
-
-
 @pytest.mark.parametrize(
     ("block_shapes", "itemsizes", "padded", "expected"),
     [
@@ -339,11 +334,6 @@ def test_linear_attention_has_a_square_matrix_per_head_of_the_rank() -> None:
     assert shapes.linear_attention_state_shape(8, 2, 16) == ((4, 16, 16),)
     with refused("num_heads"):
         shapes.linear_attention_state_shape(7, 2, 16)
-
-
-def test_a_conv_shape_is_oriented_by_its_layout() -> None:
-    assert shapes.orient_conv_shape(48, 3, "SD") == (3, 48)
-    assert shapes.orient_conv_shape(48, 3, "DS") == (48, 3)
 
 
 # Five rows of three channels of two bytes: 30 bytes in a page of 64.

@@ -42,21 +42,14 @@ def beside(**features: Any) -> Operation:
 
 
 ROLL_BACK, FORK = named("roll_back", sequence=0, n=1), named("fork", source=0, target=1)
-SAVE, LOAD = named("save", sequence=1, name="a"), named("load", sequence=2, name="a")
+SAVE_FIRST, SAVE = (named("save", sequence=number, name="a") for number in range(2))
+LOAD_FIRST, LOAD_SECOND, LOAD = (named("load", sequence=number, name="a") for number in range(3))
 HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
     "long-rollback": (
         ((extend((0, 3)), ROLL_BACK), False),
         ((extend((0, 2)), ROLL_BACK, ROLL_BACK), True),
         ((extend((0, 3)), extend((0, 1)), ROLL_BACK), True),
-        (
-            (
-                extend((0, 3)),
-                named("save", sequence=0, name="a"),
-                named("load", sequence=0, name="a"),
-                ROLL_BACK,
-            ),
-            True,
-        ),
+        ((extend((0, 3)), SAVE_FIRST, LOAD_FIRST, ROLL_BACK), True),
     ),
     "padded-row": (
         ((extend((0, 1), (1, 2)), extend((0, 1))), True),
@@ -92,25 +85,10 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((extend((0, 3)), FORK, SAVE, LOAD), True),
         ((extend((0, 3)), FORK, extend((0, 1)), SAVE, LOAD), False),
         ((extend((0, 3)), FORK, SAVE), False),
-        ((extend((0, 3)), FORK, named("save", sequence=0, name="a"), LOAD), False),
-        (
-            (extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=0, name="a")),
-            True,
-        ),
-        (
-            (extend((0, 3)), named("save", sequence=0, name="a"), FORK, named("load", sequence=1, name="a")),
-            True,
-        ),
-        (
-            (
-                extend((0, 3)),
-                named("save", sequence=0, name="a"),
-                FORK,
-                extend((3, 1)),
-                named("load", sequence=1, name="a"),
-            ),
-            False,
-        ),
+        ((extend((0, 3)), FORK, SAVE_FIRST, LOAD), False),
+        ((extend((0, 3)), SAVE_FIRST, FORK, LOAD_FIRST), True),
+        ((extend((0, 3)), SAVE_FIRST, FORK, LOAD_SECOND), True),
+        ((extend((0, 3)), SAVE_FIRST, FORK, extend((3, 1)), LOAD_SECOND), False),
     ),
 }
 
@@ -160,6 +138,7 @@ def prompt(sequence: int, *tokens: int, **features: Any) -> Operation:
 
 ONE, LONGER, LIKE = prompt(0, 1), prompt(0, 15), prompt(2, 3, 10)
 OTHER = prompt(1, 3, ahead=3)
+AT_ONCE = named("extend", rows=[(1, (3,)), (0, (1,) * 5)], features={"at_once": True, "ahead": 3})
 FIVE, SIX = prompt(0, 1, 2, 3, 4, 5), prompt(0, 1, 2, 3, 4, 5, 6)
 
 
@@ -180,21 +159,7 @@ FIVE, SIX = prompt(0, 1, 2, 3, 4, 5), prompt(0, 1, 2, 3, 4, 5, 6)
         ((FIVE, OTHER, LIKE), 4, False),
         ((FIVE, prompt(3, 7), prompt(3, 7), prompt(3, 7), OTHER, LIKE), 4, True),
         ((FIVE, prompt(1, 3, slot="own", ahead=3), LIKE), 4, True),
-        (
-            (
-                (
-                    "extend",
-                    {
-                        "context": 0,
-                        "rows": [(1, (3,)), (0, (1,) * 5)],
-                        "features": {"at_once": True, "ahead": 3},
-                    },
-                ),
-                LIKE,
-            ),
-            1,
-            True,
-        ),
+        ((AT_ONCE, LIKE), 1, True),
     ],
 )
 def test_the_checkpoint_of_another_first_token_takes_three_prompts(

@@ -126,19 +126,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("mixed")
     chosen = " or ".join(FATES)
     with module(folder, "toy_of_campaign", SUBJECT) as name:
-        options = (
-            "--workers",
-            "2",
-            "--only",
-            chosen,
-            "--time-limit",
-            "30s",
-            "--seed",
-            "7",
-            "--budget",
-            "40s",
-        )
-        return fuzz(folder, "--subject", name, *options)
+        options = ["--workers", "2", "--time-limit", "30s", "--seed", "7", "--budget", "40s"]
+        return fuzz(folder, "--subject", name, "--only", chosen, *options)
 
 
 def test_the_record_has_the_status_of_each_property(mixed: Ended) -> None:

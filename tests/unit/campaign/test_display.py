@@ -9,23 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from statecheck.campaign.display import Display, conclusion, line, print_sections, print_verdict
+from statecheck.campaign.display import Display, conclusion, line
 from statecheck.campaign.record import KnownRecord
 from statecheck.campaign.tasks import Explored
 from tests.helpers.cases import a_property
-from tests.unit.campaign.nightly_examples import a_bucket, a_record, a_state, bucket_of_its_own
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_line_is_cut_within_a_word(width: int) -> None:
-    record = a_record(
-        *(bucket_of_its_own(number) for number in range(3)), a_bucket(9, message="far too long " * 20)
-    )
-    lines: list[str] = []
-    print_sections(lines.append, record, width)
-    print_verdict(lines.append, record, record.plan.folder, width)
-    pasted = ("run it again", "report", "::error")
-    assert [one for one in lines if len(one) > width and not one.strip().startswith(pasted)] == []
+from tests.unit.campaign.nightly_examples import a_record, a_state
 
 
 def test_a_failure_is_shown_while_it_is_shrunk() -> None:

@@ -282,10 +282,6 @@ def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(orde
     assert pair(one, other).corpus == [rows[0]]
 
 
-def test_campaigns_without_shards_in_the_same_folders_are_none_of_it(tmp_path: Path) -> None:
-    assert Desk(tmp_path, [a_shard(0, 1, id="day"), a_shard(0), a_shard(1)]).merge() == 0
-
-
 def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:
     days = [a_shard(shard, id="day") for shard in (0, 1)]
     assert Desk(tmp_path, [*days, a_shard(0), a_shard(1)]).merge("--id", "night") == 0

@@ -42,15 +42,8 @@ def test_a_case_of_a_port_becomes_a_test_that_fails_on_it_and_passes_once_it_is_
 ) -> None:
     monkeypatch.chdir(ROOT)
     out = tmp_path / "test_it.py"
-    line = [
-        "upstream",
-        str(a_case_of_offsets(tmp_path)),
-        "--subject",
-        "examples.off_by_one",
-        "--out",
-        str(out),
-    ]
-    assert main(line) == 0
+    path = str(a_case_of_offsets(tmp_path))
+    assert main(["upstream", path, "--subject", "examples.off_by_one", "--out", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
     assert "off_by_one.chunk_offsets(cu_seqlens=[0, 0], chunk_size=64)" in text
     assert "statecheck" not in text

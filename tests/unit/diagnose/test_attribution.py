@@ -281,14 +281,8 @@ def test_an_attribution_ends_with_its_parent(tmp_path: Path) -> None:
         "import time\nfrom pathlib import Path\n\nPath('started').touch()\ntime.sleep(600)\n"
     )
     case = a_case(subject="sleeping").save(tmp_path / "case.json")
-    command = (
-        sys.executable,
-        "-m",
-        "statecheck.diagnose.attribution",
-        str(case),
-        str(tmp_path / "finding.txt"),
-        "600",
-    )
+    written = (str(case), str(tmp_path / "finding.txt"), "600")
+    command = (sys.executable, "-m", "statecheck.diagnose.attribution", *written)
     starts = f"import subprocess; p = subprocess.Popen({command!r}); print(p.pid, flush=True); p.wait()"
     variables = os.environ | rooms.variables()
     variables["PYTHONPATH"] = os.pathsep.join([str(tmp_path), str(ROOT)])

@@ -313,11 +313,7 @@ def test_a_campaign_that_compared_no_function_of_the_subject_is_not_clean(
 ) -> None:
     (tmp_path / "toy_port.py").write_text(source, encoding="utf-8")
     where: tuple[str | Path, ...] = (
-        "--subject",
-        "toy_port",
-        "--device",
-        "cpu",
-        "--reports",
+        *["--subject", "toy_port", "--device", "cpu", "--reports"],
         tmp_path / "reports",
     )
     where += ("--corpus", tmp_path / "corpus") if command is NIGHT else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from statecheck.execution.in_process import InProcess
 from subjects import load
 
 IMPL = load("impl")
-DECODES = BuildCall((StepRequest(1, 4), StepRequest(1, 3)), padded_rows=1)
 
 
 def parts(setup: BuilderSetup, step: BuildCall) -> tuple[Any, Any, dict[str, Any]]:
@@ -23,24 +21,6 @@ def parts(setup: BuilderSetup, step: BuildCall) -> tuple[Any, Any, dict[str, Any
     call = step.build(setup)
     keywords = {name: port.materialise(value) for name, value in call.keywords}
     return IMPL.resolve(setup.builder)(**made), port.materialise(call.named["common_attn_metadata"]), keywords
-
-
-@pytest.mark.parametrize("kind", ["mamba1", "mamba2"])
-@pytest.mark.parametrize("mode", ["none", "align", "all"])
-def test_an_updated_step_of_decodes_is_in_its_own_builder_s_buffers(kind: str, mode: str) -> None:
-    setup = BuilderSetup(kind, mode, full_cudagraphs=True)
-    first, common, keywords = parts(setup, DECODES)
-    other, _, _ = parts(setup, DECODES)
-    built = first.build(0, common, **keywords)
-    table = common.block_table_tensor + 50
-    updated = other.update_block_table(built, table, torch.empty(0))
-    expected = first.build(0, replace(common, block_table_tensor=table), **keywords)
-    names = ["state_indices_tensor_d"]
-    names += ["block_idx_last_scheduled_token", "block_idx_last_computed_token"] if mode == "all" else []
-    for name in names:
-        assert getattr(updated, name).tolist() == getattr(expected, name).tolist(), name
-        assert getattr(updated, name).data_ptr() == getattr(other, name).data_ptr(), name
-        assert getattr(built, name).data_ptr() == getattr(first, name).data_ptr(), name
 
 
 @pytest.mark.parametrize("graphs", [False, True])

@@ -12,13 +12,6 @@ import torch
 chunks: Any = import_module("impl.chunks")
 
 
-def test_programs_of_a_row_are_counted_beyond_16_bits() -> None:
-    programs = chunks.conv_programs(np.array([8 * 40_000, 9], np.int32))
-    assert programs.ordinals.tolist() == [*range(40_000), 0, 1]
-    assert programs.ordinals.dtype == np.int32
-    assert programs.owners.tolist() == [*[0] * 40_000, 1, 1]
-
-
 @pytest.mark.parametrize("chunk_size", [2**31 - 1, 2**31, 2**64])
 def test_a_chunk_may_hold_as_many_tokens_as_there_may_be(chunk_size: int) -> None:
     starts = torch.tensor([0, 0, 2**31 - 1, 2**31 - 1], dtype=torch.int32)

@@ -193,17 +193,6 @@ def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
     assert "It was interrupted: 3 of 5 releases" in (bisect.case.parent / "report.md").read_text()
 
 
-def test_one_that_is_interrupted_replaces_none_in_a_report(
-    bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
-    bisect.run()
-    interrupted_at(monkeypatch, "0.27.0")
-    assert bisect.run() == INCOMPLETE
-    assert capsys.readouterr().out.endswith("not known: none of 0 releases gave a verdict\n")
-    assert "right since 0.28.0**" in (bisect.case.parent / "report.md").read_text()
-
-
 REFUSED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "releases": (("--releases", "latest"), "--vllm = 'latest', but should be the version of a release"),
     "odd releases": (("--releases", "1.x.2"), "releases = '1.x.2', but should be versions such as"),

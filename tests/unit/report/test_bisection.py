@@ -83,11 +83,6 @@ def test_a_report_says_what_was_found_last_and_nothing_else_changes(tmp_path: Pa
     assert text.replace(f"{bisected('+-').section}\n\n", "") == before
 
 
-def test_a_report_that_is_written_again_keeps_what_is_known(tmp_path: Path) -> None:
-    add_bisection(reported(tmp_path), bisected("+-"))
-    assert "**wrong since 2**" in (reported(tmp_path) / "report.md").read_text(encoding="utf-8")
-
-
 def test_a_report_has_room_for_it(tmp_path: Path) -> None:
     save(tmp_path, bisected("+-" * 300))
     case = a_case(steps=(*(call("divide", x=int32(range(300)), y=n) for n in range(200)),)[:1])
@@ -96,9 +91,3 @@ def test_a_report_has_room_for_it(tmp_path: Path) -> None:
     assert len((tmp_path / FILE).read_text(encoding="utf-8")) <= ROOM
     assert ROOM < len(text) <= MOST
     assert "570 older rows are left out here." in text
-
-
-def test_a_report_without_the_place_for_it_stays_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "report.md").write_text("# Something else\n", encoding="utf-8")
-    add_bisection(tmp_path, bisected("+-"))
-    assert (tmp_path / "report.md").read_text(encoding="utf-8") == "# Something else\n"

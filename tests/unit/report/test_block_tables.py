@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from xml.etree.ElementTree import Element
 
 import pytest
 
@@ -15,7 +14,6 @@ from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, Wro
 from statecheck.report.render import write_report
 from statecheck.report.scenario_timeline import block_tables
 from tests.helpers.cases import a_case
-from tests.unit.campaign.nightly_examples import parsed
 
 NULL = Cell(0, "")
 EIGHT = Cell(5, "8 tokens", 8, "r0", published=True)
@@ -128,10 +126,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(case, tmp_path_factory.mktemp("story"), None, note="A <b>note</b>.")
 
 
-def page(report: Path) -> Element:
-    return parsed((report / "report.html").read_text(encoding="utf-8"))
-
-
 def test_the_report_has_what_happened_and_the_tables_where_it_went_wrong_before_the_rest(
     report: Path,
 ) -> None:
@@ -149,12 +143,3 @@ def test_the_report_has_what_happened_and_the_tables_where_it_went_wrong_before_
     ]
     assert places == sorted(places)
     assert Case.load(report / "case.json").timeline == STORY
-
-
-def test_the_page_has_the_tables_and_markup_in_a_case_is_text(report: Path) -> None:
-    body = page(report)[1]
-    cells = {"".join(cell.itertext()) for cell in body.iter("{http://www.w3.org/1999/xhtml}td")}
-    assert {"✗ 5: 10 tokens r0", "9: a & b r<1>", "device", "torch"} <= cells
-    text = "".join(body.itertext())
-    assert "a < b \\x1b[0m" in text
-    assert "A <b>note</b>." in text

@@ -21,7 +21,7 @@ from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import replay_case
 from statecheck.execution.verdict import Counts
 from statecheck.report.render import GITHUB, TEMPLATES, write_report
-from statecheck.util.markdown import code, fenced, inert
+from statecheck.util.markdown import inert
 from tests.helpers.cases import a_case, toy
 from tests.unit.campaign.nightly_examples import TIMELINE, a_bucket, a_property, a_record
 
@@ -214,14 +214,3 @@ def test_a_script_has_what_was_said_in_its_docstring_and_nowhere_else(tmp_path: 
 )
 def test_of_markdown_of_ours_code_tables_lists_and_emphasis_stay(ours: str, text: str) -> None:
     assert inert(ours) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "code_of_it"), [("x", "`x`"), ("a `b`", "`` a `b` ``"), ("x\ny", "`x y`"), ("\x1b", "`\\x1b`")]
-)
-def test_code_is_in_more_backticks_than_it_has(text: str, code_of_it: str) -> None:
-    assert code(text) == code_of_it
-
-
-def test_a_fence_is_longer_than_all_in_it() -> None:
-    assert fenced("```\nx", "text") == "````text\n```\nx\n````"

@@ -71,12 +71,6 @@ def test_git_ignores_a_folder_of_reports_unless_its_owner_has_said_otherwise(tmp
     assert (tmp_path / "own/.gitignore").read_text(encoding="utf-8") == "!kept\n"
 
 
-def test_reporting_the_same_input_again_replaces_its_report(tmp_path: Path) -> None:
-    written(tmp_path, seed=1)
-    written(tmp_path, seed=2)
-    assert len(list((tmp_path / "reports").glob("*/"))) == 1
-
-
 PARTS = (
     "# toy_reported",
     "**Should hold:** Toys divide. (toys/divide)\n",

@@ -11,7 +11,6 @@ from statecheck.case import Case
 from statecheck.case.failure import Failure
 from statecheck.case.timeline import Timeline
 from statecheck.case.values import Call, Outcome, Raised, Returned, call, record
-from statecheck.report.failure import served_text
 from statecheck.report.render import report_text
 from statecheck.report.scenario_timeline import CACHE, MOST_MOMENTS, block_tables, timeline_of
 from tests.helpers.cases import a_case, subject_of
@@ -255,10 +254,3 @@ def test_the_report_has_the_table_where_it_went_wrong() -> None:
     assert "<summary>Block tables over time</summary>" in text
     row = "| r0, group 1 | 2: 4 tokens r0 | **✗ 3: 3 tokens r0 (4 tokens r0) @RW** |"
     assert text.count(row) == 2
-
-
-def test_what_a_user_of_the_server_sees_depends_on_the_law() -> None:
-    texts = {law: served_text(scenario(prefill(), law=law)) for law in ("read", "published", "left")}
-    assert "does not belong to its tokens" in texts["read"]
-    assert texts["published"].startswith("The prefix cache keeps")
-    assert texts["left"].startswith("Each such request leaks")

@@ -133,13 +133,6 @@ def test_a_case_of_which_nothing_is_known_to_be_wrong_shows_no_defect(tmp_path: 
     assert not narrowed(tmp_path).shows_in(a_case(failure=None), DOCUMENTS)
 
 
-def test_what_the_case_says_in_words_does_not_matter(tmp_path: Path) -> None:
-    said = replace(
-        FAILURE, observed="result = 4", expected="should be 3", shown="cdiv(x=5, y=2)", rule="other"
-    )
-    assert narrowed(tmp_path).shows_in(a_case(failure=said), DOCUMENTS)
-
-
 @pytest.mark.parametrize(
     ("place", "shows"), [("pool0[3]", True), ("pool12[0, 1]", True), ("spool[1]", False)]
 )

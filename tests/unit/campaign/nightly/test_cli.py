@@ -169,17 +169,8 @@ def test_a_record_that_cannot_be_read_does_not_keep_a_campaign_from_being_planne
 
 def test_the_commit_of_a_checkout_has_a_plus_if_files_were_changed(tmp_path: Path) -> None:
     def git(*options: str) -> None:
-        command = [
-            "git",
-            "-C",
-            str(tmp_path),
-            "-c",
-            "user.name=a",
-            "-c",
-            "user.email=a@example.org",
-            *options,
-        ]
-        subprocess.run(command, check=True, capture_output=True)
+        author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *author, *options], check=True, capture_output=True)
 
     assert commit_of(tmp_path) == ""
     git("init")

@@ -18,7 +18,7 @@ from statecheck.campaign.record import (
     CorpusRecord,
     KnownRecord,
 )
-from statecheck.campaign.report import bucket_entry, commands, junit, markdown, page, sections, write_reports
+from statecheck.campaign.report import commands, junit, markdown, page, sections, write_reports
 from statecheck.case import Case
 from statecheck.case.values import Returned
 from statecheck.report.failure import headline
@@ -26,7 +26,7 @@ from statecheck.report.render import GITHUB, write_report
 from statecheck.util.command_lines import command_line
 from subjects import load
 from tests.helpers.cases import a_case
-from tests.helpers.modules import ROOT, module
+from tests.helpers.modules import module
 from tests.unit.campaign.nightly_examples import (
     EXAMPLES,
     HOSTILE,
@@ -118,12 +118,6 @@ _SHOWN = KnownRecord("old", standing="showed", properties={"chunks/end": 3})
 def test_the_verdict_is_the_gravest_of_what_was_seen(record: CampaignRecord, word: str, code: int) -> None:
     assert verdict_of(record) == word
     assert summary.verdict(record).exit_code == code
-
-
-def test_a_scenario_in_a_release_s_own_engine_is_shown_with_its_calls() -> None:
-    case = Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")
-    rows = dict(bucket_entry(a_bucket(1, case), a_record()).rows)
-    assert rows["smallest input"].startswith("LiveEngine(settings=LiveSettings(kinds=('gdn',), num_blocks=24")
 
 
 def test_failures_at_the_same_call_and_place_are_one_entry() -> None:

@@ -17,7 +17,7 @@ from statecheck.kernels import launch, triton_mode
 from statecheck.kernels.launch import STATE
 from statecheck.kernels.orders import program_schedule
 from statecheck.kernels.source.ir import NotUnderstoodError
-from statecheck.sanitizer import Finding, NotExecuted, OutsideView, Sanitizer, sanitize
+from statecheck.sanitizer import Finding, NotExecuted, OutsideView, sanitize
 from tests.helpers.modules import ROOT
 from tests.helpers.processes import run_python
 from tests.helpers.toy_kernels import copy_kernel, poke_kernel
@@ -177,8 +177,3 @@ def test_the_last_writer_of_a_byte_is_remembered() -> None:
         ("copy_kernel", 1, (4,)),
         ("copy_kernel", 1, (7,)),
     ]
-
-
-def test_the_last_writer_is_known_only_where_writers_are_recorded() -> None:
-    with pytest.raises(ValueError, match=r"^record = False, but should be True"):
-        Sanitizer().last_writer(0)
