@@ -602,7 +602,7 @@ class DecisionProgress:
 
     @property
     def urgency(self) -> float:
-        """Seconds that it has had of its share, those among them that workers are giving it."""
+        """Seconds that the decision has had of its share, with those that workers are giving it now."""
         return (self.seconds + self.running * _SLICE_SECONDS) / self.enumeration.share
 
     def _begin(self) -> None:
@@ -614,13 +614,13 @@ class DecisionProgress:
         self.running += 1
         return self.waiting.popleft()
 
-    def lost(self, slice_: Slice) -> None:
-        """Take note of a slice that was lost with its worker."""
+    def put_back(self, slice_: Slice) -> None:
+        """Put a slice back that was lost with its worker."""
         self.running -= 1
         self.waiting.appendleft(slice_)
 
-    def tried(self, slice_: Slice, message: Explored) -> None:
-        """Take note of tried inputs of a slice."""
+    def count(self, slice_: Slice, message: Explored) -> None:
+        """Count the tried inputs of a slice."""
         self.running -= 1
         self.seconds += message.seconds
         self.begun += message.tried
@@ -676,6 +676,6 @@ class Exhaustion:
         assert task.inputs is not None, "every task has inputs"
         progress = self.progress[task.inputs.decision]
         if message is None or message.status == "error":
-            progress.lost(task.inputs)
+            progress.put_back(task.inputs)
         else:
-            progress.tried(task.inputs, message)
+            progress.count(task.inputs, message)

@@ -53,21 +53,21 @@ class PropertyState:
     Args:
         tested: the property.
         configuration: of the subject, such as a model of a library of sequences; "" for a subject that has none.
-        reason: why it does not apply, "" if it does.
-        buckets: what was found wrong with it; `unshrunk` are those that were met only, `met` how often each was.
-        error: what went wrong on the harness's side; `errors` counts the explorations that ended in an exception.
-        given_up: it is not explored any more.
-        unfinished: what was still running when the campaign's time was up.
-        crash: how a worker ended that explored it, with seed and traceback, until a call in an isolated process ends in a fault.
+        reason: why the property does not apply, "" if it does.
+        buckets: ids of the failures; `unshrunk` are those that were met and not shrunk, `met` counts how often each was met.
+        error: the latest error of the harness; `errors` counts the explorations that ended in an exception.
+        given_up: the property is not explored any more.
+        unfinished: the example that was still running when the campaign's time was up.
+        crash: how the latest worker of the property ended, with seed and traceback, until a call in an isolated process ends in a fault.
         crash_repeats: explorations in an isolated process that came to their end since then, without a fault.
-        stale: why a declared defect of it counts as gone, "" while none does.
-        tried: an exploration of it has ended.
+        stale: why a declared defect of the property counts as gone, "" while none does.
+        tried: an exploration of the property has ended.
         alike: by bucket, how many searches that met it ended in another bucket.
-        deaths: workers that ended while they explored it.
+        deaths: workers that ended while they explored the property.
         hidden: a known defect is the sanitizer's finding, which ends an example and hides what is behind it.
         unwatched: the latest exploration began without the sanitizer.
         failing: an example has failed, and has no report yet.
-        running: how many workers explore it; `started` is when the first of them began.
+        running: how many workers explore the property; `started` is when the first of them began.
     """
 
     tested: Property

@@ -92,7 +92,7 @@ class Diagnosis:
 
     @property
     def note(self) -> str:
-        """How far it can be relied on, for the report and the terminal."""
+        """How far the failure can be relied on, for the report and the terminal."""
         if not self.depends_on:
             return self.confirmation.note
         alone = f"it repeated in {self.alone.repeated} of {self.alone.times} fresh workers"
@@ -118,7 +118,7 @@ def note_of(diagnosis: Diagnosis, *, flaky: bool) -> str:
         flaky: the input did not fail when Hypothesis ran it again in the process that found it.
     """
     if not flaky or diagnosis.depends_on:
-        # What it depends on is why it did not repeat.
+        # The failure did not repeat because of the circumstances that it depends on.
         return diagnosis.note
     return f"{diagnosis.note} {_NOT_AT_ONCE}" if diagnosis.confirmation.repeated else _DID_NOT_REPEAT
 
@@ -128,10 +128,10 @@ class Scene:
     """Where a failure was found.
 
     Args:
-        port: the one that it failed on.
-        fresh: another one, whose subject runs in a new process; None where it cannot.
+        port: the executor on which the case failed.
+        fresh: makes executors whose subject runs in a new process; None where no other process can import the subject.
         earlier: the examples that ran in the same process.
-        seconds: how long it may take; whatever is run is run once at least.
+        seconds: how long the diagnosis may take; each run is made once at least.
     """
 
     subject: Subject
