@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from oracle.align import context, decisions
+from oracle.align import decisions
 from oracle.align.decisions import AfterStep, Boundary, Slots
 from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, moved, state_copy
 from oracle.layout import StateGeometry
@@ -228,20 +228,3 @@ def test_a_copy_may_meet_itself() -> None:
         "far": dict(enumerate(b"ababcd", 2**40)),
         "pool": b"ab",
     }
-
-
-@pytest.mark.parametrize(
-    ("address", "signed"),
-    [
-        (0, 0),
-        (2**63 - 1, 2**63 - 1),
-        (2**63, -(2**63)),
-        (2**64 - 1, -1),
-        (0xFFFF800000000000, -(2**47)),
-    ],
-)
-def test_an_address_keeps_its_bits(address: int, signed: int) -> None:
-    assert context.as_int64(address) == signed
-    for wrong in (-1, 2**64):
-        with refused("address"):
-            context.as_int64(wrong)

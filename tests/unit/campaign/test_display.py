@@ -6,14 +6,12 @@ import io
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from rich.console import Console
 
-from statecheck.campaign.display import Display, conclusion, line
-from statecheck.campaign.record import KnownRecord
+from statecheck.campaign.display import Display, line
 from statecheck.campaign.tasks import Explored
 from tests.helpers.cases import a_property
-from tests.unit.campaign.nightly_examples import a_record, a_state
+from tests.unit.campaign.nightly_examples import a_state
 
 
 def test_a_failure_is_shown_while_it_is_shrunk() -> None:
@@ -30,11 +28,3 @@ def test_a_failure_is_shown_while_it_is_shrunk() -> None:
     state.explored(Explored("toys/divide", "passed", 1.0), at=1.0)
     state.property_states["toys/divide"].end()
     assert "being shrunk" not in line(campaign)
-
-
-@pytest.mark.parametrize(
-    ("gone", "message"), [(1, "1 known defect no longer fails"), (2, "2 known defects no longer fail")]
-)
-def test_a_campaign_counts_known_defects_in_its_last_line(gone: int, message: str) -> None:
-    known = [KnownRecord(f"id-{number}", standing="no longer fails") for number in range(gone)]
-    assert f"{message}; " in conclusion(a_record(known=known))

@@ -360,12 +360,3 @@ def test_a_wrong_result_fails_where_the_example_ends_at_a_missing_function() -> 
 
     with pytest.raises(Falsified, match="result = 4"):
         a_property(body).example(context_of(toy(divide=divide_by_two_alone)))
-
-
-def test_a_result_that_is_compared_at_the_end_is_not_counted() -> None:
-    def body(trial: Example) -> None:
-        trial.agrees(DIVIDED)
-        trial.returns(DIVIDED)
-
-    found = counts_of(body, toy(divide=lambda x, y: x // y))
-    assert (found.compared, found.parts) == (1, 1)

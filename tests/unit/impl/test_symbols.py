@@ -77,15 +77,6 @@ def test_the_dtype_of_a_state_is_one_of_torch() -> None:
         IMPL.resolve("MambaSpec")(4, ((2, 3), (2,)), (torch.float32, "float32"))
 
 
-@pytest.mark.parametrize("longest", [1, 4, 5])
-def test_mode_all_keeps_a_block_for_each_block_size_tokens(longest: int) -> None:
-    spec = IMPL.resolve("MambaSpec")(4, ((2, 3),), (torch.float32,), mamba_cache_mode="all")
-    config = SimpleNamespace(model_config=SimpleNamespace(max_model_len=longest))
-    assert spec.max_memory_usage_bytes(config) == 24 * -(-longest // 4)
-    with pytest.raises(ValueError, match=r"^max_model_len = 0, but should be >= 1 "):
-        spec.max_memory_usage_bytes(SimpleNamespace(model_config=SimpleNamespace(max_model_len=0)))
-
-
 def test_a_group_that_differs_is_named_beside_the_first() -> None:
     specs = [
         IMPL.resolve("MambaSpec")(size, ((2, 3),), (torch.float32,), mamba_cache_mode="align")

@@ -180,15 +180,6 @@ def test_what_a_forward_reads_instead_is_marked_beside_what_it_should_read() -> 
     assert timeline.finding.spot == (2, "r0", 1, 1)
 
 
-def test_a_wrong_conv_row_is_marked_by_its_number() -> None:
-    rows = (("r0", 3, ()), ("r0", 3, ()))
-    timeline = drawn(
-        arrives("r0", 1, 2, 3, 4), prefill(), decode(found(4), finding=about("read", 1, 3, *rows, conv=True))
-    )
-    cell = timeline.moments[2].rows[1].cells[1]
-    assert (cell.holds, cell.expected) == ("row 1: 3 tokens", "4 tokens r0")
-
-
 def test_what_is_published_wrongly_is_marked_after_the_step() -> None:
     finding = about("published", 1, 2, ("?", 0, ()))
     did = prefill(published=((1, 2, "r0", 4),), findings=finding)
