@@ -13,7 +13,7 @@ from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp import server
 from subjects.sequences.llamacpp.architectures import architectures
 from subjects.sequences.llamacpp.context import GUESSES, UNDO, LlamaContext
-from subjects.sequences.llamacpp.library import LlamaCpp, library_path
+from subjects.sequences.llamacpp.library import CACHE_TYPES, LlamaCpp, library_path
 from subjects.sequences.llamacpp.script import script_of
 from subjects.sequences.llamacpp.server import ServerContext
 from subjects.sequences.llamacpp.server_script import server_script_of
@@ -23,11 +23,12 @@ TOLERANCE = 0.01
 """Orders of summation differ between micro-batches: up to 0.0005 of the scale, 0.005 for some; a lost state is 0.1 or more."""
 DAMAGES = (*PARTS, "first byte", ANOTHER_MODEL)
 """Numbers of a state have no checksum."""
-GIVEN_TO_REFERENCE = ("layers",)
+GIVEN_TO_REFERENCE = ("layers", "cache_type")
 EFFECTS = {
     "micro_batch: a batch was cut": "extend",
     "unified: several sequences were in one cache": "extend",
     "layers: the model had fewer layers": "extend",
+    "cache_type: keys and values had 16 bits": "extend",
     "extend: rows that have tokens went on in one batch": "extend",
     "interleaved: tokens of rows came by turns": "extend",
     "roll_back: positions were removed": "roll_back",
@@ -70,6 +71,7 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "micro_batch": (512, 1, 2, 7),
         "unified": (False, True),
         "layers": tuple(int(layers) for layers in architectures()[name]),
+        "cache_type": tuple(CACHE_TYPES),
     }
     if name != model:
         return common | server.features()
@@ -114,6 +116,7 @@ def new(
     micro_batch: int = 512,
     unified: bool = False,
     layers: int = 4,
+    cache_type: str = "f32",
     snapshots: int = 0,
     slots: int = 4,
     checkpoints: int = 32,
@@ -125,7 +128,7 @@ def new(
 ) -> Context:
     """A context for four sequences, or a server."""
     if model.startswith(server.PREFIX):
-        given = {
+        given: dict[str, Any] = {
             "micro_batch": micro_batch,
             "unified": unified,
             "slots": slots,
@@ -136,18 +139,25 @@ def new(
             "speculation": speculation,
             "embeddings": embeddings,
             "layers": layers,
+            "cache_type": cache_type,
         }
         files = [_model_file(model.removeprefix(server.PREFIX), layers, seed + more) for more in (0, 1)]
         return server.new(files[0], files[1], given)
     library = _library()
     made = _model(model, layers, seed)
     library.log.clear()
-    found = library.context(made, micro_batch=micro_batch, unified=unified, snapshots=snapshots)
+    given = {
+        "micro_batch": micro_batch,
+        "unified": unified,
+        "snapshots": snapshots,
+        "cache_type": cache_type,
+    }
+    found = library.context(made, **given)
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
-    given = {"micro_batch": micro_batch, "unified": unified, "snapshots": snapshots}
     other = partial(_model, model, layers, seed + 1)
     context = LlamaContext(library, made, other, found, library.call("llama_get_memory", found), given)
+    context.effects["cache_type: keys and values had 16 bits"] += cache_type != "f32"
     context.effects["layers: the model had fewer layers"] += layers < max(map(int, architectures()[model]))
     return context
 

@@ -144,7 +144,7 @@ def _completed(library: LlamaCpp, name: str, given: dict[str, Any], layers: int)
 
 def runs(library: LlamaCpp, model: int) -> bool:
     """Whether it has logits behind some tokens, and behind more of them."""
-    context = library.context(model, micro_batch=512, unified=False, snapshots=0)
+    context = library.context(model)
     if context is None:
         return False
     tokens = [(token, at, 0, at == 4) for at, token in enumerate((1, 2, 3, 4, 5))]

@@ -197,7 +197,7 @@ class LlamaContext:
         if count < 1:
             return []
         model = self.other() if other else self.model
-        made = self.library.context(model, micro_batch=512, unified=False, snapshots=0)
+        made = self.library.context(model, cache_type=self.features.get("cache_type", "f32"))
         assert made is not None
         draft = LlamaContext(
             self.library, model, self.other, made, self.library.call("llama_get_memory", made)

@@ -98,6 +98,8 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
     "llama_state_seq_set_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
 }
+CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30}
+"""Numbers of types in ggml. Those of blocks of 32 need heads of more than the 16 numbers that our models have."""
 _INT32_ARRAY = 5
 """The type's number in GGUF."""
 
@@ -196,8 +198,16 @@ class LlamaCpp:
                 self.call("gguf_set_arr_data", made, key, _INT32_ARRAY, c.cast(numbers, _POINTER), len(value))
         return made
 
-    def context(self, model: int, *, micro_batch: int, unified: bool, snapshots: int) -> int | None:
-        """A context for four sequences, with one thread, and 32 bits for keys and values; None where the library refuses."""
+    def context(
+        self,
+        model: int,
+        *,
+        micro_batch: int = 512,
+        unified: bool = False,
+        snapshots: int = 0,
+        cache_type: str = "f32",
+    ) -> int | None:
+        """A context for four sequences, with one thread; `cache_type` is that of keys and values. None where the library refuses."""
         given: Parameters = self.call("llama_context_default_params")
         numbers = given.numbers()
         # n_ctx, n_batch, n_ubatch, n_seq_max, and in newer releases the number of kept recurrent states.
@@ -211,7 +221,7 @@ class LlamaCpp:
         for at in (threads, threads + 1):
             given.put(4 * at, 1)
         for at in (types, types + 1):
-            given.put(4 * at, 0)
+            given.put(4 * at, CACHE_TYPES[cache_type])
         given.raw[flags + 5] = int(unified)
         found: int | None = self.call("llama_init_from_model", model, given)
         if found is not None:

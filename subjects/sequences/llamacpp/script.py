@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from subjects.sequences.llamacpp.architectures import architectures
+from subjects.sequences.llamacpp.library import CACHE_TYPES
 
 MODEL = """\
 # pip install xllamacpp==RELEASE; GGML_NO_BACKTRACE=1 python repro.py
 import ctypes as c, glob, importlib.util, random, struct, zlib
 L = c.CDLL(glob.glob(importlib.util.find_spec("xllamacpp").submodule_search_locations[0] + "/xllamacpp*.so")[0])
-ARCH, MICRO_BATCH, UNIFIED, KEPT_STATES = SETTINGS
+ARCH, MICRO_BATCH, UNIFIED, KEPT_STATES, CACHE_TYPE = SETTINGS
 METADATA = GIVEN
 P, I, S = c.c_void_p, c.c_int32, c.c_size_t
 class Params(c.Structure): _fields_ = [("raw", c.c_ubyte * 512)]
@@ -42,7 +43,7 @@ class Context:
         p = f("llama_context_default_params", Params)(); numbers = struct.unpack("<128i", bytes(p.raw))
         threads = next(i for i in range(4, 16) if numbers[i] == numbers[i + 1] == 4)
         types = next(i for i in range(threads + 2, 40) if numbers[i] == numbers[i + 1] == 1)
-        values = {0: 1024, 1: 512, 2: micro_batch, 3: 4, threads: 1, threads + 1: 1, types: 0, types + 1: 0} | ({4: kept} if kept else {})
+        values = {0: 1024, 1: 512, 2: micro_batch, 3: 4, threads: 1, threads + 1: 1, types: CACHE_TYPE, types + 1: CACHE_TYPE} | ({4: kept} if kept else {})
         for at, value in values.items(): p.raw[4 * at : 4 * at + 4] = struct.pack("<i", value)  # n_ctx, n_batch, n_ubatch, n_seq_max, ...
         p.raw[bytes(p.raw).index(b"\\0\\1\\1\\1\\1", 4 * types + 8) + 5] = unified  # kv_unified
         self.c = f("llama_init_from_model", P, P, Params)(model, p); self.m = f("llama_get_memory", P, P)(self.c); self.tokens, self.saved = {}, {}
@@ -105,6 +106,7 @@ def script_of(
         features.get("micro_batch", 512),
         features.get("unified", False),
         features.get("snapshots", 0),
+        CACHE_TYPES[features.get("cache_type", "f32")],
     )
     text = (MODEL + _CONTEXT).replace("RELEASE", release or "...", 1).replace("SETTINGS", repr(settings), 1)
     text = text.replace("GIVEN", repr(architectures()[model][layers]), 1).replace("+ 0)", f"+ {seed})", 1)

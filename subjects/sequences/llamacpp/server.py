@@ -388,7 +388,8 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     parameters.n_ubatch, parameters.n_parallel = given["micro_batch"], given["slots"]
     parameters.kv_unified = given["unified"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = parameters.n_threads_http = 1
-    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    cache_type = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{given['cache_type'].upper()}")
+    parameters.cache_type_k = parameters.cache_type_v = cache_type
     parameters.warmup = parameters.fit_params = False
     parameters.verbosity = -1
     parameters.embedding = given["embeddings"]

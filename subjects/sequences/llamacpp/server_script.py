@@ -18,6 +18,7 @@ _DEFAULTS = {
     "prompt_cache": 8192,
     "reuse": 0,
     "speculation": "none",
+    "cache_type": "f32",
 }
 _TEXTS = """\
     elif isinstance(value[0], str): f("gguf_set_arr_str", None, P, c.c_char_p, P, S)(gguf, key, (c.c_char_p * len(value))(*map(str.encode, value)), len(value))
@@ -26,10 +27,10 @@ _SERVER = """\
 import json, tempfile, urllib.request, xllamacpp as x
 FOLDER = tempfile.mkdtemp() + "/"; f("llama_model_save_to_file", None, P, c.c_char_p)(model, (FOLDER + "model.gguf").encode())
 class Server:
-    def __init__(self, micro_batch=512, slots=4, unified=False, checkpoints=32, checkpoint_step=8192, prompt_cache=8192, reuse=0, speculation="none"):
+    def __init__(self, micro_batch=512, slots=4, unified=False, checkpoints=32, checkpoint_step=8192, prompt_cache=8192, reuse=0, speculation="none", cache_type="f32"):
         p = x.CommonParams(); p.model.path = FOLDER + "model.gguf"; p.slot_save_path = FOLDER; p.warmup = p.fit_params = False; p.verbosity = -1
         p.n_ctx, p.n_batch, p.n_ubatch, p.n_parallel, p.kv_unified = 2048, 512, micro_batch, slots, unified
-        p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1; p.cache_type_k = p.cache_type_v = x.ggml_type.GGML_TYPE_F32
+        p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1; p.cache_type_k = p.cache_type_v = getattr(x.ggml_type, "GGML_TYPE_" + cache_type.upper())
         p.n_ctx_checkpoints, p.checkpoint_min_step, p.cache_ram_mib, p.n_cache_reuse = checkpoints, checkpoint_step, prompt_cache, reuse
 SPECULATE        self.server, self.tokens, self.used, self.slots = x.Server(p), {}, {}, slots
     def post(self, path, **body):
@@ -79,17 +80,19 @@ def server_script_of(
         "tokenizer.ggml.model": "rwkv",
         "tokenizer.ggml.tokens": TEXTS,
     }
-    head = MODEL.replace("RELEASE", release or "...", 1).replace("SETTINGS", repr((name, 0, 0, 0)), 1)
+    head = MODEL.replace("RELEASE", release or "...", 1).replace("SETTINGS", repr((name, 0, 0, 0, 0)), 1)
     head = head.replace("GIVEN", repr(metadata), 1).replace("+ 0)", f"+ {seed})", 1)
     head = head.replace("    else: f(", f"{_TEXTS}    else: f(", 1)
     given = {key: value for key, value in features.items() if _DEFAULTS.get(key, value) != value}
+    reference = {key: value for key, value in given.items() if key == "cache_type"}
     contexts = sorted({arguments["context"] for _, arguments in operations} | {0})
     lines = [f"c{number} = Server({_named(given)})" for number in contexts]
     lines += [line for name, arguments in operations for line in _lines(name, arguments)]
     more = _GENERATE if any(name == "generate" for name, _ in operations) else ""
     kind = given.get("speculation", "none")
     text = _SERVER.replace("SPECULATE", {"none": "", "ngram": _NGRAM}.get(kind, _DRAFT), 1)
-    return head + text + more + "\n".join(lines) + "\n"
+    text = (text + more).replace("one = Server()", f"one = Server({_named(reference)})")
+    return head + text + "\n".join(lines) + "\n"
 
 
 def _named(features: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from subjects.sequences.llamacpp import (
     save,
 )
 from subjects.sequences.llamacpp.context import LlamaContext
-from subjects.sequences.llamacpp.library import LlamaBatch
+from subjects.sequences.llamacpp.library import CACHE_TYPES, LlamaBatch, Parameters
 
 __all__ = ["close", "drop", "extend", "features", "fork", "generate", "length", "load", "roll_back", "save"]
 STATECHECK_SEQUENCES = 1
@@ -229,6 +229,25 @@ def _restores_checkpoints_in_part(functions: Functions) -> None:
     functions["llama_state_seq_set_data_ext"] = wrong
 
 
+def _loses_states_beside_keys_of_16_bits(functions: Functions) -> None:
+    make, right = functions["llama_init_from_model"], functions["llama_decode"]
+    _loses_states_between_decodes(functions)
+    wrong = functions["llama_decode"]
+    small: set[int] = set()
+
+    def noted(model: int, given: Parameters) -> int | None:
+        made: int | None = make(model, given)
+        if made is not None:
+            small.discard(made)
+            small.update({made} if CACHE_TYPES["bf16"] in given.numbers() else ())
+        return made
+
+    def decode(context: int, batch: LlamaBatch) -> int:
+        return int((wrong if context in small else right)(context, batch))
+
+    functions.update(llama_init_from_model=noted, llama_decode=decode)
+
+
 PLANTED: Mapping[str, tuple[str, Callable[[Functions], None]]] = {
     "a state is not carried over into the next decode": ("sequences/pieces", _loses_states_between_decodes),
     "two rows of one token are taken for each other": ("sequences/batches", _swaps_rows_of_one_token),
@@ -242,6 +261,7 @@ PLANTED: Mapping[str, tuple[str, Callable[[Functions], None]]] = {
     "a save leaves out the last layer": ("sequences/save", _saves_without_the_last_layer),
     "a save writes what was saved first": ("sequences/save", _saves_what_it_saved_first),
     "a load over a sequence that has tokens does nothing": ("sequences/save", _loads_nothing_over_tokens),
+    "a state is lost beside keys of 16 bits": ("sequences/pieces", _loses_states_beside_keys_of_16_bits),
     "a drop empties the next sequence, too": ("sequences/drop", _drops_another_sequence),
     "logits are those of the row before": ("sequences/batches", _gives_logits_of_the_row_before),
     "a token behind a draft is sampled behind the token before it": (

@@ -60,7 +60,7 @@ subject = load("llamacpp")
 assert list(subject.sequences.models) == ["llama-server:mamba2"], subject.sequences.models
 for name in ("any", "generate", "save"):
     context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
-    load_properties()[f"sequences/{name}"].explore(context, seed=1, max_examples=8)
+    load_properties()[f"sequences/{name}"].explore(context, seed=1, max_examples=12)
     assert context.counts.compared > 3, context.counts
 """
 
