@@ -7,6 +7,7 @@ pytest controls.py
 import pytest
 from test_copied_before_it_is_loaded import SyncConnector  # noqa: F401 - vLLM looks for it by its name
 from test_retry_of_a_failed_load import AsyncConnector  # noqa: F401
+from test_second_reset_before_a_step import reset_twice
 from vllm.config import KVTransferConfig
 from vllm.v1.outputs import KVConnectorOutput
 
@@ -129,3 +130,7 @@ def test_left_out_of_a_step_but_never_left_out(make_engine):
     engine.step()
     row = engine.runner.input_batch.req_id_to_index["decoding"]
     assert engine.runner.accepted_before[row] == 2
+
+
+def test_second_reset_behind_a_step(make_engine):
+    reset_twice(make_engine, between=lambda engine: engine.step())
