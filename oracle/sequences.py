@@ -7,7 +7,7 @@ only on the tokens, so that a fresh run over them is the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oracle.laws import law
@@ -29,12 +29,17 @@ class SequenceTokens:
         """What the sequence there has."""
         return self.tokens.get(place, ())
 
-    def extend(self, context: int, rows: Sequence[tuple[int, Tokens]]) -> list[Tokens]:
+    def extend(
+        self, context: int, rows: Sequence[tuple[int, Tokens]], forms: Collection[str] = ()
+    ) -> list[Tokens]:
         """The tokens of each row's sequence, with the row's own."""
         numbers = [number for number, _ in rows]
         require(len(set(numbers)) == len(numbers), "rows", rows, "name each sequence once")
+        require(all(tokens for _, tokens in rows), "rows", rows, "have tokens")
+        if SHARED_TOKENS in forms:
+            alike = {(self.of((context, number)), tokens) for number, tokens in rows}
+            require(len(alike) == 1, "rows", rows, "have the same tokens, behind the same tokens")
         for number, tokens in rows:
-            require(bool(tokens), "rows", rows, "have tokens")
             self._set((context, number), (*self.of((context, number)), *tokens))
         return [self.of((context, number)) for number in numbers]
 
@@ -91,6 +96,37 @@ class SequenceTokens:
         self.tokens.pop(place, None)
         if tokens:
             self.tokens[place] = tokens
+
+
+PADS, PACKED_ROWS, ALL_LOGITS, SHARED_TOKENS = "pads", "packed_rows", "all_logits", "shared_tokens"
+FORMS: Mapping[str, str] = {
+    PADS: "Rows that begin have as many pads beside their tokens: neither logits nor states depend on them.",
+    PACKED_ROWS: "All rows are one row with boundaries: each has the logits that it has alone.",
+    ALL_LOGITS: "The logits behind each token of a row are those of a fresh run over the tokens up to it.",
+    SHARED_TOKENS: "Sequences with the same tokens get the same tokens, each of which is processed once: each sequence has got them.",
+}
+"""What forms of an extension are, by the feature that asks for each. The tokens that sequences have do not depend on the form."""
+_COMPARED_AT_AN_END = 4
+"""Of the logits behind each token of a row: of the first and of the last tokens, since each takes a fresh run."""
+
+
+def forms_that_happen(
+    forms: Collection[str], rows: Sequence[tuple[int, Tokens]], before: Sequence[Tokens]
+) -> set[str]:
+    """Those of the forms that an extension of these rows has, by what their sequences had before it."""
+    happens = {
+        PADS: () in before,
+        PACKED_ROWS: len(rows) > 1,
+        ALL_LOGITS: any(len(tokens) > 1 for _, tokens in rows),
+        SHARED_TOKENS: len(rows) > 1,
+    }
+    return {form for form in forms if happens.get(form)}
+
+
+def compared_places(count: int) -> list[int]:
+    """Of a row of `count` tokens with the logits behind each, the numbers of the tokens behind which they are compared."""
+    ends = {*range(count)[:_COMPARED_AT_AN_END], *range(count)[-_COMPARED_AT_AN_END:]}
+    return sorted(ends)
 
 
 CONTINUATION, BATCH, REUSE, STOP = "continuation", "batch", "reuse", "stop"
@@ -161,9 +197,9 @@ class SequenceOrigins:
         """Nothing of the request is left, where the sequence has lost all tokens, too."""
         self._add("cancel", (context, sequence))
 
-    def extend(self, context: int, sequence: int) -> None:
-        """Tokens came in a batch."""
-        self.of_places.setdefault((context, sequence), frozenset())
+    def extend(self, context: int, sequence: int, forms: Collection[str]) -> None:
+        """Tokens came in a batch of these forms."""
+        self.of_places[context, sequence] = self.of((context, sequence)) | frozenset(forms)
 
     def _add(self, operation: str, place: Place) -> None:
         self.of_places[place] = self.of(place) | {operation}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle.sequences import BATCH, CONTINUATION, REUSE, STOP, SequenceTokens
+from oracle.sequences import BATCH, CONTINUATION, FORMS, REUSE, SHARED_TOKENS, STOP, SequenceTokens
 from properties.strategies.sequences import (
     ALL_TOKENS,
     CONTEXTS,
@@ -66,6 +66,16 @@ CONFIGURATIONS = (
         reason="also where a request was cancelled in its place, between two pieces of its prompt or while it generated"),
     Configuration("sequences/again", f"{LIBRARY}.{REUSE}", story=sequence_stories("again", "save", "generate"), situations=(REUSE,),
         reason="also where a library said how much of it was known, which it did not process again"),
+    *(
+        Configuration(f"sequences/{form.replace('_', '-')}", f"{LIBRARY}.{form}", story=sequence_stories(form, *others),
+            situations=(form,), reason=reason)
+        for form, reason, *others in (
+            ("pads", "also where padding stood beside it", "drop"),
+            ("packed_rows", "also where others stood before it in one row", "drop"),
+            ("all_logits", "whichever of its tokens they are behind"),
+            ("shared_tokens", "also where several sequences had a token processed once", "fork"),
+        )
+    ),
     Configuration("sequences/any", story=sequence_stories(*OPERATIONS), situations=(CONTINUATION,),
         reason="whatever was done, in whatever order"),
 )  # fmt: skip
@@ -132,7 +142,15 @@ class SequenceRun:
         }
         rows = [(number, tokens[: room[number]]) for number, tokens in event.rows if room[number] > 0]
         if rows:
-            features = self.trial.sequences.features(self.model, "extend", event.features)
+            forms = dict(event.forms)
+            if SHARED_TOKENS in forms:
+                has = [self.tokens.of((event.context, number)) for number, _ in rows]
+                rows = [
+                    (number, rows[0][1])
+                    for (number, _), tokens in zip(rows, has, strict=True)
+                    if tokens == has[0]
+                ]
+            features = self.trial.sequences.features(self.model, "extend", event.features, FORMS) | forms
             self.take("extend", context=event.context, rows=rows, features=features)
             for number, tokens in rows:
                 self.last_call[event.context, number] = len(tokens)
@@ -150,7 +168,7 @@ class SequenceRun:
             self.extend(Extend(((number, tokens),), context))
 
     def again(self, event: Again) -> None:
-        features = self.trial.sequences.features(self.model, "extend", event.features)
+        features = self.trial.sequences.features(self.model, "extend", event.features, FORMS)
         for context, sequence in self.of(event.sequence):
             last = self.tokens.of((context, sequence))[-1]
             if self.take("roll_back", context=context, sequence=sequence, n=1)["happened"]:

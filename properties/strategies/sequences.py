@@ -7,7 +7,7 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from oracle.sequences import STOP
+from oracle.sequences import ALL_LOGITS, PACKED_ROWS, PADS, SHARED_TOKENS, STOP
 
 Numbers = tuple[int, ...]
 Features = tuple[tuple[int, int], ...]
@@ -27,6 +27,8 @@ class Extend:
     rows: tuple[tuple[int, Numbers], ...]
     context: int = 0
     features: Features = ()
+    forms: tuple[tuple[str, int], ...] = ()
+    """Forms with their values, see `oracle.sequences.FORMS`."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +179,14 @@ _MANY_TOKENS = st.builds(
 )
 _TOKENS = st.one_of(_FEW_TOKENS, _FEW_TOKENS, _MANY_TOKENS)
 """Few tokens of any kind, or more than libraries process in one piece."""
-_ROWS = st.lists(
-    st.tuples(_SEQUENCE, _TOKENS), min_size=1, max_size=SEQUENCES, unique_by=lambda one: one[0]
-).map(tuple)
+
+
+def _rows(least: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
+    row = st.tuples(_SEQUENCE, _TOKENS)
+    return st.lists(row, min_size=least, max_size=SEQUENCES, unique_by=lambda one: one[0]).map(tuple)
+
+
+_ROWS = _rows(1)
 _ROWS_ALIKE = st.builds(
     lambda count, width, first: tuple(
         (number, tuple((first + 3 * number + 7 * at) % LARGEST_TOKEN + 1 for at in range(width)))
@@ -197,6 +204,19 @@ def _extends(contexts: int) -> st.SearchStrategy[Operation]:
     return st.builds(Extend, rows, st.integers(0, contexts - 1), _FEATURES)
 
 
+def _of_form(form: str, values: st.SearchStrategy[int], least: int = 1) -> st.SearchStrategy[Operations]:
+    """Extensions of a form."""
+    forms = values.map(lambda value: ((form, value),))
+    return _each(st.builds(Extend, _rows(least), st.just(0), _FEATURES, forms))
+
+
+FORM_EXTENDS: dict[str, st.SearchStrategy[Operations]] = {
+    PADS: _of_form(PADS, st.sampled_from((1, 4))),
+    PACKED_ROWS: _of_form(PACKED_ROWS, st.just(True), 2),
+    ALL_LOGITS: _of_form(ALL_LOGITS, st.just(True)),
+    # Of sequences with the same tokens: the property leaves out the others, and gives all of them the tokens of the first row.
+    SHARED_TOKENS: _of_form(SHARED_TOKENS, st.just(True), 2),
+}
 _FORKS = st.builds(ForkSequence, _SEQUENCE, _SEQUENCE)
 _AGAIN = st.one_of(
     st.builds(Again, _SEQUENCE, _FEATURES),
@@ -287,13 +307,16 @@ def sequence_stories(*names: str, batches: bool = True) -> st.SearchStrategy[Seq
     # What is saved in a context is loaded into another one, which may have sequences by then.
     later = _extends(CONTEXTS) if "save" in names else extends
     # Operations by themselves come first, so that a case shrinks to them.
-    operations = st.lists(st.one_of([_each(later), *(OPERATIONS[name] for name in names)]), max_size=8)
+    operations = st.lists(
+        st.one_of([_each(later), *((FORM_EXTENDS | OPERATIONS)[name] for name in names)]), max_size=8
+    )
+    # A form that libraries have for new sequences alone is that of the first extension.
     return st.builds(
         lambda model, features, first, more: SequenceStory(
-            model, features, (first, *chain.from_iterable(more))
+            model, features, (*first, *chain.from_iterable(more))
         ),
         st.integers(0, 63),
         _FEATURES,
-        extends,
+        next((FORM_EXTENDS[name] for name in names if name in FORM_EXTENDS), _each(extends)),
         operations,
     )

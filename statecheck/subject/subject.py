@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from fnmatch import fnmatchcase
@@ -127,11 +127,19 @@ class SequenceChoices:
         """The model that a drawn number stands for."""
         return self.models[number % len(self.models)]
 
-    def features(self, model: str, function: str, numbers: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        """The values that drawn pairs stand for: a number for the feature, and one for its value, which is never the default."""
+    def features(
+        self, model: str, function: str, numbers: Sequence[tuple[int, int]], besides: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """The values that drawn pairs stand for: a number for the feature, and one for its value, which is never the default.
+
+        Args:
+            besides: features that are not among those that are drawn.
+        """
         found: dict[str, Any] = {}
         varied = [
-            (name, values) for name, values in self.list_features(model, function).items() if len(values) > 1
+            (name, values)
+            for name, values in self.list_features(model, function).items()
+            if len(values) > 1 and name not in besides
         ]
         for which, number in numbers if varied else ():
             name, values = varied[which % len(varied)]

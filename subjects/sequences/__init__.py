@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from oracle.sequences import FORMS
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.subject.known import known_in
@@ -32,7 +33,8 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
     library: Library = Isolated(port) if port.isolated else Local(port)
     found = ModuleType(module.__name__, module.__doc__)
     found.__file__ = module.__file__
-    scenarios: Any = type("Sequences", (Sequences,), {"library": library})
+    # A form of `extend` has a property as a function has, which names it.
+    scenarios: Any = type("Sequences", (Sequences,), {"library": library, **FORMS})
     found.Sequences = scenarios  # type: ignore[attr-defined]
 
     def explain(case: Case) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from oracle.sequences import SequenceTokens, Tokens
+from oracle.sequences import PADS, SequenceTokens, Tokens
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.case.values import Call, Outcome, Record, Returned
@@ -279,7 +279,7 @@ def _features_of_contexts(case: Case) -> Mapping[str, Any]:
 def padded_row(case: Case) -> bool:
     """The last call goes on with a sequence that was padded in an earlier one, or is a copy of such a sequence; or it generates beside longer prompts.
 
-    A row of a batch is padded where another row is longer. The padding stands behind the row's own tokens, so that the logits of that call are right.
+    A row of a batch is padded where another row is longer, or pads stand beside all rows. The padding stands behind the row's own tokens, so that the logits of that call are right.
     """
     *before, (name, arguments, _) = _operations(case)
     padded: set[Place | str] = set()
@@ -299,7 +299,7 @@ def _pad(name: str, arguments: Mapping[str, Any], padded: set[Place | str]) -> N
     copies: list[tuple[Place | str, bool]] = []
     if name == "extend":
         rows = _rows(arguments)
-        longest = max(tokens for _, tokens in rows)
+        longest = max(tokens for _, tokens in rows) + _features(arguments).get(PADS, 0)
         copies = [((context, number), True) for number, tokens in rows if tokens < longest]
     elif name == "fork":
         copies = [((context, arguments["target"]), (context, arguments["source"]) in padded)]
@@ -365,11 +365,13 @@ class Extension:
         begun: of sequences that had no tokens.
         continued: of the others.
         before: how many tokens the sequences of these others had.
+        pads: beside the tokens of the rows.
     """
 
     begun: tuple[int, ...]
     continued: tuple[int, ...]
     before: tuple[int, ...] = ()
+    pads: int = 0
 
 
 def _goes_on(case: Case, least: list[str]) -> bool:
@@ -377,11 +379,11 @@ def _goes_on(case: Case, least: list[str]) -> bool:
 
 
 def _has_rows(case: Case, wanted: list[str]) -> bool:
-    return any(_are((*one.begun, *one.continued), wanted[0]) for one in extensions(case))
+    return any(_are((*one.begun, *one.continued), wanted[0], one.pads) for one in extensions(case))
 
 
 def _begins(case: Case, wanted: list[str]) -> bool:
-    return any(_are(one.begun, wanted[0]) for one in extensions(case))
+    return any(_are(one.begun, wanted[0], one.pads) for one in extensions(case))
 
 
 def _goes_on_beside_others(case: Case, wanted: list[str]) -> bool:
@@ -445,7 +447,7 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
 """Conditions about rows and lengths.
 
     behind:2                    a sequence that has tokens gets at least as many more in a call
-    rows:2, rows:unequal        a call has at least as many rows; it has rows with different numbers of tokens
+    rows:2, rows:unequal        a call has at least as many rows; it has rows with different numbers of tokens, or pads beside them
     begins:2, begins:unequal    the same of the rows of sequences that have no tokens before the call
     beside:1                    a sequence with exactly that many tokens goes on beside other rows of a call, or is there in a reordering
     sequences:2                 at least as many sequences had tokens at some time
@@ -467,11 +469,14 @@ def extensions(case: Case) -> Iterator[Extension]:
                 tuple(len(tokens) for sequence, tokens in rows if sequence in begun),
                 tuple(len(tokens) for sequence, tokens in rows if sequence not in begun),
                 tuple(lengths[named["context"], sequence] for sequence, _ in rows if sequence not in begun),
+                int(_features(named).get(PADS, 0)),
             )
 
 
-def _are(counts: tuple[int, ...], wanted: str) -> bool:
-    return len(set(counts)) > 1 if wanted == UNEQUAL else len(counts) >= int(wanted)
+def _are(counts: tuple[int, ...], wanted: str, pads: int) -> bool:
+    if wanted == UNEQUAL:
+        return len(set(counts)) > 1 or (pads > 0 and len(counts) > 0)
+    return len(counts) >= int(wanted)
 
 
 def _lengths(case: Case, number: int) -> dict[tuple[Any, Any], int]:

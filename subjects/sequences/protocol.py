@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any, Self
 
-from oracle.sequences import STOP
+from oracle.sequences import FORMS, STOP
 from statecheck.sequences import DAMAGES
 
 VERSION = "STATECHECK_SEQUENCES"
@@ -86,10 +86,10 @@ class PortModule:
         return found if callable(found) else None
 
     def offers(self, name: str) -> bool:
-        """Whether it has the function; of `stop`, whether `generate` has the parameter."""
-        if name == STOP:
-            generate = self.function("generate")
-            return generate is not None and name in inspect.signature(generate).parameters
+        """Whether it has the function; of `stop`, whether `generate` has the parameter, and of a form whether `extend` has it."""
+        if name == STOP or name in FORMS:
+            function = self.function("generate" if name == STOP else "extend")
+            return function is not None and name in inspect.signature(function).parameters
         return self.function(name) is not None
 
     def models(self) -> Sequence[str]:

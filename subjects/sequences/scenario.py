@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from oracle.sequences import (
+    ALL_LOGITS,
     BATCH,
     CONTINUATION,
+    FORMS,
     REUSE,
     STOP,
     Place,
@@ -16,6 +18,8 @@ from oracle.sequences import (
     SequenceOrigins,
     SequenceTokens,
     Tokens,
+    compared_places,
+    forms_that_happen,
     generated_length,
     is_greedy,
     most_processed,
@@ -75,25 +79,27 @@ class Sequences:
         logits = self._call("extend", context, given, **features)
         if logits is FAILED:
             raise ValueError("extend = False, but should be logits (docs/sequences.md)")
-        held = self._held_by_rows(context, [number for number, _ in given])
-        whole = self.tokens.extend(context, [(number, tuple(tokens)) for number, tokens in given])
-        pairs = list(zip(given, whole, logits, strict=True))
+        forms = {name for name, value in features.items() if name in FORMS and value}
+        new = [(number, tuple(tokens)) for number, tokens in given]
+        held = self._held_by_rows(context, new, forms)
+        whole = self.tokens.extend(context, new, forms)
         far = [
-            (self.reference.distance(tokens, seen, features), row[0], tokens) for row, tokens, seen in pairs
+            (self.reference.distance(tokens, seen, features), number, tokens, at)
+            for (number, row), behind, returned in zip(new, whole, logits, strict=True)
+            for tokens, seen, at in _compared(row, behind, returned, every=ALL_LOGITS in forms)
         ]
-        largest, number, tokens = max(far)
+        largest, number, tokens, at = max(far)
         said = ""
-        if largest > self.reference.tolerance and self._is_of_these_weights(tokens, number, features):
+        if largest > self.reference.tolerance and self._is_of_these_weights(tokens, number, at, features):
             held = set()
         elif largest > self.reference.tolerance:
             said = (
                 f"sequence {number} with tokens {_brief(tokens)}: logits differ by {largest:.3g} of their scale from a fresh run's,"
                 f" more than {self.reference.tolerance:g}"
             )
-        again = self._processed_again(context, [(row[0], tokens) for row, tokens, _ in pairs], held)
-        return self._step(
-            context, [row[0] for row in given], largest=largest, logits=said, reuse=again, held=held
-        )
+        numbers = [number for number, _ in new]
+        again = self._processed_again(context, list(zip(numbers, whole, strict=True)), held)
+        return self._step(context, numbers, largest=largest, logits=said, reuse=again, held=held)
 
     def reuse(self, context: int, sequence: int) -> tuple[Sequence[int], int] | None:
         """The tokens of which the library had the state before its last call for the sequence, and how many tokens it processed; None where it need not have them."""
@@ -111,7 +117,9 @@ class Sequences:
                 return f"sequence {number}: {processed} of {len(tokens)} tokens were processed, at most {most} with the state after {len(known)} tokens at hand"
         return ""
 
-    def _is_of_these_weights(self, tokens: Tokens, number: int, features: Mapping[str, Any]) -> bool:
+    def _is_of_these_weights(
+        self, tokens: Tokens, number: int, at: int | None, features: Mapping[str, Any]
+    ) -> bool:
         """Whether a difference comes from a router that takes another expert, since two of them are equally good but for rounding.
 
         No tolerance covers that: the logits jump. It is a matter of the weights, and a wrong state is not. So the operations are repeated with other weights, where the port
@@ -122,15 +130,17 @@ class Sequences:
             return False
         with suppress(Exception):
             return [
-                self._distance_with(seed, tokens, number, features) > self.reference.tolerance
+                self._distance_with(seed, tokens, number, at, features) > self.reference.tolerance
                 for seed in (self._seed, *(self._seed + more for more in _OTHER_WEIGHTS))
             ] == [True] + [False] * len(_OTHER_WEIGHTS)
         return False
 
-    def _distance_with(self, seed: int, tokens: Tokens, number: int, features: Mapping[str, Any]) -> float:
+    def _distance_with(
+        self, seed: int, tokens: Tokens, number: int, at: int | None, features: Mapping[str, Any]
+    ) -> float:
         """The distance of the row's logits after the same operations, with weights of the seed."""
         contexts: dict[int, Handle] = {}
-        seen: dict[int, Sequence[float]] = {}
+        seen: dict[int, Any] = {}
         for name, context, arguments, given in self._history:
             if context not in contexts:
                 process = int(context == OTHER_PROCESS)
@@ -148,13 +158,16 @@ class Sequences:
         for handle in contexts.values():
             self.library.call(self.model, "close", handle)
         return Reference(self.library, self.model, seed, self.features).distance(
-            tokens, seen[number], features
+            tokens, seen[number] if at is None else seen[number][at], features
         )
 
-    def _held_by_rows(self, context: int, numbers: Sequence[int]) -> set[str]:
+    def _held_by_rows(
+        self, context: int, rows: Sequence[tuple[int, Tokens]], forms: Collection[str]
+    ) -> set[str]:
         """What the logits of a batch are evidence of, before its tokens count."""
-        held: set[str] = set()
-        for number in numbers:
+        happened = forms_that_happen(forms, rows, [self.tokens.of((context, number)) for number, _ in rows])
+        held = {*happened}
+        for number, _ in rows:
             place = context, number
             # An empty sequence has nothing that an order could mix up.
             held |= (
@@ -162,8 +175,8 @@ class Sequences:
                 if self.tokens.of(place)
                 else self.origins.of(place) - {"reorder"}
             )
-            self.origins.extend(context, number)
-        return held | ({BATCH} if len(numbers) > 1 else set())
+            self.origins.extend(context, number, happened)
+        return held | ({BATCH} if len(rows) > 1 else set())
 
     def fork(self, context: int, source: int, target: int) -> Record:
         """Copy a sequence."""
@@ -326,6 +339,25 @@ class Sequences:
             process = int(number == OTHER_PROCESS)
             self._contexts[number] = self.library.new(self.model, self._seed, self.features, process)
         return self._contexts[number]
+
+
+def _compared(
+    row: Tokens, whole: Tokens, returned: Any, *, every: bool
+) -> Iterator[tuple[Tokens, Any, int | None]]:
+    """Of a row's logits those that are compared, each with the tokens before it, and with the number of its token where there are logits behind every token.
+
+    Raises:
+        ValueError: the port returned as many logits as the row does not have.
+    """
+    if not every:
+        yield whole, returned, None
+        return
+    if len(returned) != len(row):
+        raise ValueError(
+            f"extend = logits behind {len(returned)} tokens, but should be behind {len(row)} (docs/sequences.md)"
+        )
+    for at in compared_places(len(row)):
+        yield whole[: len(whole) - len(row) + at + 1], returned[at], at
 
 
 def _brief(tokens: Tokens) -> str:

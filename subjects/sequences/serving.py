@@ -115,7 +115,7 @@ def plain(name: str, value: Any) -> Any:
     if name in ("extend", "generate") and failed(value):
         return False
     if name == "extend":
-        return [[float(one) for one in _flat(row)] for row in value]
+        return [_floats(row) for row in value]
     if name == "generate":
         return [int(token) for token in _flat(value)]
     if name == "length":
@@ -151,6 +151,12 @@ def failed(value: Any) -> bool:
 
 def _flat(row: Any) -> Any:
     return row.tolist() if hasattr(row, "tolist") else row
+
+
+def _floats(row: Any) -> Any:
+    """Numbers, or lists of them where a row has logits behind each of its tokens."""
+    listed = _flat(row)
+    return [_floats(part) for part in listed] if isinstance(listed, (list, tuple)) else float(listed)
 
 
 def _numbers(array: Any) -> Iterator[float]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import indent, shorten, wrap
 from typing import Any
 
-from oracle.sequences import SequenceTokens
+from oracle.sequences import ALL_LOGITS, SequenceTokens, compared_places
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.bucket import ExecutedCall, scenarios
@@ -545,9 +545,13 @@ class _Writer:
     def _extend(self, invocation: str, number: int, rows: Any, features: Mapping[str, Any]) -> Iterator[str]:
         whole = self.tokens.extend(number, [(sequence, tuple(tokens)) for sequence, tokens in rows])
         yield f"rows = {invocation}"
-        for at, ((sequence, _), tokens) in enumerate(zip(rows, whole, strict=True)):
-            wanted = f"fresh({list(tokens)}{self._given(features)})"
-            yield f'compare("sequence {sequence} of {self.contexts[number]}", numbers(rows[{at}]), {wanted})'
+        for row, ((sequence, new), tokens) in enumerate(zip(rows, whole, strict=True)):
+            each = compared_places(len(new)) if features.get(ALL_LOGITS) else [None]
+            for at in each:
+                behind = tokens if at is None else tokens[: len(tokens) - len(new) + at + 1]
+                seen = f"rows[{row}]" if at is None else f"rows[{row}][{at}]"
+                wanted = f"fresh({list(behind)}{self._given(features)})"
+                yield f'compare("sequence {sequence} of {self.contexts[number]}", numbers({seen}), {wanted})'
 
     def _generate(
         self,

@@ -31,6 +31,7 @@ EFFECTS = {
     "cache_type: keys and values had 16 bits": "extend",
     "extend: rows that have tokens went on in one batch": "extend",
     "interleaved: tokens of rows came by turns": "extend",
+    "shared_tokens: sequences had a token in common": "extend",
     "roll_back: positions were removed": "roll_back",
     "snapshots: positions were removed by snapshots": "roll_back",
     "drafts: a draft was accepted": "generate",
@@ -79,6 +80,8 @@ def features(model: str) -> dict[str, Sequence[Any]]:
     return common | {
         "snapshots": snapshots,
         "interleaved": (False, True),
+        "all_logits": (False, True),
+        "shared_tokens": (False, True),
         "drafts": (0, 1, 3),
         "undo": UNDO,
         "guess": GUESSES,
@@ -167,18 +170,20 @@ def extend(
     rows: Sequence[tuple[int, Sequence[int]]],
     *,
     interleaved: bool = False,
+    all_logits: bool = False,
+    shared_tokens: bool = False,
     slot: str = "any",
     cache_prompt: bool = True,
     ahead: int = 1,
     at_once: bool = False,
     between: str = server.BETWEEN[0],
-) -> list[list[float]]:
+) -> list[Any]:
     """Decode a batch, or send requests."""
     if isinstance(context, ServerContext):
         return context.extend(
             rows, slot=slot, cache_prompt=cache_prompt, ahead=ahead, at_once=at_once, between=between
         )
-    return context.extend(rows, interleaved=interleaved)
+    return context.extend(rows, interleaved=interleaved, all_logits=all_logits, shared_tokens=shared_tokens)
 
 
 def fork(context: Context, source: int, target: int) -> None:

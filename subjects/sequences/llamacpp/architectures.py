@@ -147,8 +147,8 @@ def runs(library: LlamaCpp, model: int) -> bool:
     context = library.context(model)
     if context is None:
         return False
-    tokens = [(token, at, 0, at == 4) for at, token in enumerate((1, 2, 3, 4, 5))]
-    more = [(6, 5, 0, True)]
+    tokens = [(token, at, (0,), at == 4) for at, token in enumerate((1, 2, 3, 4, 5))]
+    more = [(6, 5, (0,), True)]
     return all(library.call("llama_decode", context, batch_of(entries)) == 0 for entries in (tokens, more))
 
 

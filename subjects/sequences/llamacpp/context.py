@@ -20,6 +20,8 @@ GUESSES = ("sequence", "model", "other model")
 """Where drafts come from: what followed the token before; the model itself, of which the last draft is made wrong; or a model with other weights."""
 _ABORTED, _NODES = 2, 32
 """What an aborted decode returns; and nodes of the graph of a step: a micro-batch of a model of four layers has about a hundred."""
+_COUPLED = "not supported when there are coupled sequences"
+"""What the library logs where it refuses a token of several sequences."""
 _PARTIAL = 1
 """A state without what a rollback of attention's cells undoes anyway, as llama-server keeps it in its checkpoints."""
 
@@ -45,12 +47,23 @@ class LlamaContext:
     last: dict[int, list[float]] = field(default_factory=dict)
 
     def extend(
-        self, rows: Sequence[tuple[int, Sequence[int]]], *, interleaved: bool = False
-    ) -> list[list[float]]:
-        """Decode a batch: row by row, or the rows' tokens by turns."""
+        self,
+        rows: Sequence[tuple[int, Sequence[int]]],
+        *,
+        interleaved: bool = False,
+        all_logits: bool = False,
+        shared_tokens: bool = False,
+    ) -> list[Any]:
+        """Decode a batch: row by row, the rows' tokens by turns, or each token once for all rows."""
+        names = tuple(sequence for sequence, _ in rows)
         entries = [
-            (token, self._length(sequence) + at, sequence, at + 1 == len(tokens))
-            for sequence, tokens in rows
+            (
+                token,
+                self._length(sequence) + at,
+                names if shared_tokens else (sequence,),
+                at + 1 == len(tokens) or all_logits,
+            )
+            for sequence, tokens in (rows[:1] if shared_tokens else rows)
             for at, token in enumerate(tokens)
         ]
         if interleaved:
@@ -59,15 +72,25 @@ class LlamaContext:
             self.effects["interleaved: tokens of rows came by turns"] += entries != by_rows
         begun = sum(sequence in self.tokens for sequence, _ in rows)
         self.effects["extend: rows that have tokens went on in one batch"] += begun > 1
-        self._decode(entries)
+        self.library.log.clear()
+        try:
+            self._decode(entries)
+        except RuntimeError as error:
+            if shared_tokens and any(_COUPLED in line for line in self.library.log):
+                raise NotImplementedError(f"shared_tokens: {self.library.log[0].strip()}") from error
+            raise
         self.effects["unified: several sequences were in one cache"] += (
             bool(self.features.get("unified")) and len(self.tokens.keys() | {row[0] for row in rows}) > 1
         )
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
-        at = {entry[2]: place for place, entry in enumerate(entries) if entry[3]}
-        self.last |= {sequence: self._logits(at[sequence]) for sequence, _ in rows}
-        return [self.last[sequence] for sequence, _ in rows]
+        self.effects["shared_tokens: sequences had a token in common"] += shared_tokens and len(rows) > 1
+        found = [
+            [self._logits(place) for place, entry in enumerate(entries) if sequence in entry[2] and entry[3]]
+            for sequence in names
+        ]
+        self.last |= {sequence: logits[-1] for sequence, logits in zip(names, found, strict=True)}
+        return found if all_logits else [logits[-1] for logits in found]
 
     def fork(self, source: int, target: int) -> None:
         """Copy a sequence over another one."""
@@ -215,7 +238,7 @@ class LlamaContext:
         """Decode a token and its drafts; the tokens that the library's sampler chooses behind those that are right, up to the stop token."""
         before = self._length(sequence)
         kept = self._checkpoint(sequence) if undo == "checkpoint" and len(tokens) > 1 else None
-        self._decode([(token, before + at, sequence, True) for at, token in enumerate(tokens)])
+        self._decode([(token, before + at, (sequence,), True) for at, token in enumerate(tokens)])
         sampled: list[int] = []
         for at in range(len(tokens)):
             sampled.append(self._sampled(at))
@@ -244,7 +267,7 @@ class LlamaContext:
         if not self.library.call("llama_memory_seq_rm", self.memory, sequence, first, -1):
             raise NotImplementedError("drafts: the library cannot take back those that were not accepted")
         if kept is not None:
-            self._decode([(token, before + at, sequence, False) for at, token in enumerate(right)])
+            self._decode([(token, before + at, (sequence,), False) for at, token in enumerate(right)])
             self.effects["undo: a checkpoint was put back"] += 1
         self.effects["drafts: a draft was rejected"] += 1
         self.last[sequence] = behind
@@ -264,7 +287,7 @@ class LlamaContext:
         self.library.call("llama_sampler_free", sampler)
         return token
 
-    def _decode(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
+    def _decode(self, entries: Sequence[tuple[int, int, tuple[int, ...], bool]]) -> None:
         _require(self.library.call("llama_decode", self.context, batch_of(entries)), 0, "llama_decode")
         self.effects["micro_batch: a batch was cut"] += len(entries) > self.features.get("micro_batch", 512)
 

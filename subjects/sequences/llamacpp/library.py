@@ -253,17 +253,17 @@ def _weights(name: str, count: int, seed: int) -> array[float]:
     return array("f", [chance.gauss(0.0, _SPREAD) for _ in range(count)])
 
 
-def batch_of(entries: Sequence[tuple[int, int, int, bool]]) -> LlamaBatch:
-    """A batch of tokens: each with its position, its sequence, and whether its logits are wanted."""
+def batch_of(entries: Sequence[tuple[int, int, tuple[int, ...], bool]]) -> LlamaBatch:
+    """A batch of tokens: each with its position, its sequences, and whether its logits are wanted."""
     count = len(entries)
-    sequences = [(c.c_int32 * 1)(sequence) for _, _, sequence, _ in entries]
+    sequences = [(c.c_int32 * len(names))(*names) for _, _, names, _ in entries]
     pointers = (c.POINTER(c.c_int32) * count)(*(c.cast(one, c.POINTER(c.c_int32)) for one in sequences))
     made = LlamaBatch(
         count,
         (c.c_int32 * count)(*(token for token, *_ in entries)),
         None,
         (c.c_int32 * count)(*(position for _, position, *_ in entries)),
-        (c.c_int32 * count)(*[1] * count),
+        (c.c_int32 * count)(*map(len, sequences)),
         pointers,
         (c.c_int8 * count)(*(int(wanted) for *_, wanted in entries)),
     )

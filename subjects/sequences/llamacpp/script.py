@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oracle.sequences import FORMS
 from subjects.sequences.llamacpp.architectures import architectures
 from subjects.sequences.llamacpp.library import CACHE_TYPES
 
@@ -98,8 +99,9 @@ def script_of(
     Raises:
         NotImplementedError: an operation is not written here.
     """
-    if any(name not in ("extend", *_METHODS) for name, _ in operations):
-        raise NotImplementedError("a script with generate or reorder")
+    forms = [given["features"].keys() & FORMS.keys() for name, given in operations if name == "extend"]
+    if any(forms) or any(name not in ("extend", *_METHODS) for name, _ in operations):
+        raise NotImplementedError("a script with generate, reorder or a form of an extension")
     layers = str(features.get("layers", 4))
     settings = (
         model,

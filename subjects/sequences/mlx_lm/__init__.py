@@ -61,6 +61,8 @@ def features(model: str) -> dict[str, Sequence[Any]]:
     return {
         "first_layer": ("recurrent", "attention") if len(orders) > 1 else ("recurrent",),
         "step": (0, 1, 2, 3),
+        "pads": (0, 1, 4),
+        "all_logits": (False, True),
         "engine": generation.ENGINES,
         "past": generation.PASTS,
         "neighbours": (0, 1, 2, 3),
@@ -88,9 +90,11 @@ def new(model: str, seed: int, *, first_layer: str = "recurrent", step: int = 0)
     return made
 
 
-def extend(context: MlxContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
-    """Logits behind the last token of each row."""
-    return context.extend(rows)
+def extend(
+    context: MlxContext, rows: list[tuple[int, list[int]]], *, pads: int = 0, all_logits: bool = False
+) -> list[Any]:
+    """Logits behind the last token of each row, or behind each."""
+    return [logits if all_logits else logits[-1] for logits in context.extend(rows, pads)]
 
 
 def fork(context: MlxContext, source: int, target: int) -> None:

@@ -59,30 +59,37 @@ class MlxContext:
     tokens: dict[int, list[int]] = field(default_factory=dict)
     reused: tuple[list[int], int] | None = None
 
-    def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[Any]:
-        """A single row with its own cache; more rows are merged, padded on the right and taken apart again, as the batch generator does it."""
+    def extend(self, rows: Sequence[tuple[int, Sequence[int]]], pads: int = 0) -> list[Any]:
+        """A single row with its own cache; more rows, or rows with pads, are merged, padded on the right and taken apart again, as the batch generator does it.
+
+        Args:
+            pads: behind the longest row.
+
+        Returns: for each row logits [T, V] behind each of its tokens.
+        """
+        alone = len(rows) == 1 and not pads
         self.effects["extend: rows that have tokens were merged"] += len(rows) > 1 and any(
             name in self.caches for name, _ in rows
         )
         caches = [self.caches.get(name) or make_prompt_cache(self.model) for name, _ in rows]
         lengths = [len(tokens) for _, tokens in rows]
-        cache = caches[0] if len(rows) == 1 else merged(caches)
-        width = max(lengths)
+        cache = caches[0] if alone else merged(caches)
+        width = max(lengths) + pads
         padding = [width - length for length in lengths]
         if any(padding):
             self.effects["extend: rows of a batch were padded"] += 1
             for layer in cache:
                 layer.prepare(lengths=lengths, right_padding=padding)
         ids = mx.array([[*tokens, *[0] * (width - len(tokens))] for _, tokens in rows])
-        self.effects["step: a row came in several chunks"] += len(rows) == 1 and 0 < self.step < width
-        logits = self._chunks(ids, cache, self.step if len(rows) == 1 else 0)
+        self.effects["step: a row came in several chunks"] += alone and 0 < self.step < width
+        logits = self._chunks(ids, cache, self.step if alone else 0)
         if any(padding):
             for layer in cache:
                 layer.finalize()
         for row, (name, _) in enumerate(rows):
-            self.caches[name] = cache if len(rows) == 1 else [layer.extract(row) for layer in cache]
+            self.caches[name] = cache if alone else [layer.extract(row) for layer in cache]
             self.tokens[name] = [*self.tokens.get(name, []), *rows[row][1]]
-        return [logits[row, length - 1] for row, length in enumerate(lengths)]
+        return [logits[row, :length] for row, length in enumerate(lengths)]
 
     def fork(self, source: int, target: int) -> None:
         """A copy of the cache, as the server makes of a prompt that several requests share."""

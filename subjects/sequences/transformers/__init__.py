@@ -38,6 +38,7 @@ EFFECTS = {
     "cache: tokens went on behind a static cache": "extend",
     "cache: tokens before were processed again": "extend",
     "extend: rows of one cache went on": "extend",
+    "packed_rows: rows were one row": "extend",
     "before: continuous batching chose tokens": "extend",
     "reorder: rows of a cache changed places": "reorder",
     "roll_back: a cache was cropped": "roll_back",
@@ -97,6 +98,9 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "crop": ("checked", "unchecked"),
         "reset": (False, True),
         "before": ("nothing", BATCHES),
+        "pads": (0, 1, 4),
+        "packed_rows": (False, True),
+        "all_logits": (False, True),
         "history": generation.HISTORIES,
         "beams": (1, 2, 3),
         "neighbours": (0, 1, 2, 3),
@@ -139,9 +143,17 @@ def new(
     return context
 
 
-def extend(context: TransformersContext, rows: list[tuple[int, list[int]]]) -> list[Any]:
-    """Logits behind the last token of each row."""
-    return [row.numpy() for row in context.extend(rows)]
+def extend(
+    context: TransformersContext,
+    rows: list[tuple[int, list[int]]],
+    *,
+    pads: int = 0,
+    packed_rows: bool = False,
+    all_logits: bool = False,
+) -> list[Any]:
+    """Logits behind the last token of each row, or behind each."""
+    found = context.extend(rows, pads, packed=packed_rows)
+    return [row.numpy() if all_logits else row[-1].numpy() for row in found]
 
 
 def fork(context: TransformersContext, source: int, target: int) -> None:

@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
+from transformers import DataCollatorWithFlattening
 
-from subjects.sequences.transformers.forward import NO_CACHE, cache_name, forward, uncached
+from subjects.sequences.transformers.forward import NO_CACHE, cache_name, forward, parameters, uncached
 from subjects.sequences.transformers.trace import current
 
 
@@ -43,17 +45,19 @@ def begin(
     padding: str,
     inputs: str,
     label: str = "",
-) -> tuple[CacheRows, torch.Tensor]:
+    pads: int = 0,
+) -> tuple[CacheRows, list[torch.Tensor]]:
     """Process new sequences in one forward, padded to the longest.
 
     Args:
         cache: empty, or None for that which the model makes.
         padding: "left" or "right".
         label: the name of the cache in a trace.
+        pads: of the longest row.
 
-    Returns: the batch, and logits [B, V] behind the last token of each row.
+    Returns: the batch, and for each row logits [T, V] behind each of its tokens.
     """
-    ids, mask = padded([tokens for _, tokens in rows], padding)
+    ids, mask = padded([tokens for _, tokens in rows], padding, pads)
     width = ids.shape[1]
     last = [width - 1 if padding == "left" else len(tokens) - 1 for _, tokens in rows]
     observe = _traced(model, label, last, [tokens for _, tokens in rows])
@@ -64,12 +68,44 @@ def begin(
     right = padding == "right" and not bool(mask.all())
     names = [name for name, _ in rows]
     batch = CacheRows(names, result.cache, mask, right, recorded=width, label=label)
-    return batch, result.logits[torch.arange(len(rows)), last]
+    return batch, [logits[real.bool()] for logits, real in zip(result.logits, mask, strict=True)]
 
 
-def padded(rows: Sequence[Sequence[int]], padding: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and mask [B, T] of rows, padded to the longest on the "left" or "right"."""
-    width = max(map(len, rows))
+def packed(model: Any, rows: Sequence[tuple[int, Sequence[int]]]) -> list[tuple[CacheRows, torch.Tensor]]:
+    """Process whole sequences as one row with the boundaries that the library's own collator writes; no cache is left.
+
+    Returns: for each row its batch, and logits [T, V] behind each of its tokens.
+
+    Raises:
+        NotImplementedError: the library refuses packed rows.
+    """
+    collate = DataCollatorWithFlattening(
+        return_flash_attn_kwargs=True, return_seq_idx=True, return_tensors="pt"
+    )
+    given = dict(collate([{"input_ids": list(tokens)} for _, tokens in rows]))
+    del given["labels"]
+    if "position_ids" not in parameters(type(model).forward):
+        del given["position_ids"]
+    ends = list(accumulate(len(tokens) for _, tokens in rows))
+    trace = current()
+    labels = [trace.begun(None) if trace else "" for _ in rows]
+    observe = _traced(model, labels[0], [end - 1 for end in ends], [tokens for _, tokens in rows])
+    observe(given | {"use_cache": False})
+    try:
+        with torch.no_grad():
+            logits = model(**given, use_cache=False).logits[0]
+    except (ValueError, NotImplementedError) as error:
+        raise NotImplementedError(f"packed rows: {error}") from error
+    ones = [torch.ones((1, len(tokens)), dtype=torch.int64) for _, tokens in rows]
+    return [
+        (CacheRows([name], NO_CACHE, mask, label=label), logits[end - len(tokens) : end])
+        for (name, tokens), mask, label, end in zip(rows, ones, labels, ends, strict=True)
+    ]
+
+
+def padded(rows: Sequence[Sequence[int]], padding: str, pads: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens and mask [B, T] of rows, padded on the "left" or "right" to the longest and as many pads more."""
+    width = max(map(len, rows)) + pads
     ids = torch.zeros((len(rows), width), dtype=torch.int64)
     mask = torch.zeros_like(ids)
     for row, tokens in enumerate(rows):
@@ -86,7 +122,7 @@ def extend(
     whole: Sequence[Sequence[int]],
     inputs: str,
 ) -> torch.Tensor:
-    """Process as many tokens for each row; logits [B, V] behind the last of them.
+    """Process as many tokens for each row; logits [B, T, V] behind each of them.
 
     Args:
         whole: the tokens of each row from the first one on.
@@ -97,7 +133,7 @@ def extend(
     if batch.cache == NO_CACHE:
         ids, batch.mask = padded(whole, "left")
         observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
-        return uncached(model, ids, batch.mask, observe).logits[:, -1]
+        return uncached(model, ids, batch.mask, observe).logits[:, -len(tokens[0]) :]
     if batch.right:
         raise NotImplementedError("the library continues behind padding on the left only")
     ids = torch.tensor([list(row) for row in tokens])
@@ -105,7 +141,7 @@ def extend(
     observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
     result = forward(model, ids, mask, batch.cache, inputs, observe)
     batch.cache, batch.mask, batch.recorded = result.cache, mask, batch.recorded + ids.shape[1]
-    return result.logits[:, -1]
+    return result.logits
 
 
 def select(batch: CacheRows, names: Sequence[int]) -> CacheRows:

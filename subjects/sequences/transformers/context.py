@@ -58,12 +58,31 @@ class TransformersContext:
     last: dict[int, torch.Tensor] = field(default_factory=dict)
     """Logits behind the last token of a sequence."""
 
-    def extend(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[torch.Tensor]:
-        """New sequences are one batch; those that have tokens go on in the batches that they share."""
+    def extend(
+        self, rows: Sequence[tuple[int, Sequence[int]]], pads: int = 0, *, packed: bool = False
+    ) -> list[torch.Tensor]:
+        """New sequences are one batch; those that have tokens go on in the batches that they share. If packed, all go on without a cache.
+
+        Args:
+            pads: of the longest of the new sequences.
+
+        Returns: for each row logits [T, V] behind each of its tokens.
+        """
         logits: dict[int, torch.Tensor] = {}
+        if packed:
+            known = [(name, [*self.tokens.get(name, ()), *tokens]) for name, tokens in rows]
+            found = batches.packed(self.model, known)
+            self.effects["packed_rows: rows were one row"] += len(rows) > 1
+            self._move(
+                [
+                    (name, (batch, tokens, seen[-1]))
+                    for (name, tokens), (batch, seen) in zip(known, found, strict=True)
+                ]
+            )
+            return [seen[-len(tokens) :].float() for (_, tokens), (_, seen) in zip(rows, found, strict=True)]
         new = [(name, tokens) for name, tokens in rows if name not in self.batches]
         if new:
-            logits |= self._begin(new)
+            logits |= self._begin(new, pads)
         old = {name: tokens for name, tokens in rows if name not in logits}
         while old:
             name = next(iter(old))
@@ -83,7 +102,7 @@ class TransformersContext:
             logits |= dict(zip(batch.names, result, strict=True))
             for one in batch.names:
                 self.tokens[one] += old.pop(one)
-        self.last |= logits
+        self.last |= {name: seen[-1] for name, seen in logits.items()}
         return [logits[name].float() for name, _ in rows]
 
     def fork(self, source: int, target: int) -> None:
@@ -216,9 +235,9 @@ class TransformersContext:
         batch = CacheRows([name], cache, mask, label=label)
         self._move([(name, (batch, list(tokens), torch.empty(0)))])
 
-    def _begin(self, rows: list[tuple[int, Sequence[int]]]) -> dict[int, torch.Tensor]:
+    def _begin(self, rows: list[tuple[int, Sequence[int]]], pads: int) -> dict[int, torch.Tensor]:
         cache, label = self._empty(len(rows))
-        batch, logits = batches.begin(self.model, rows, cache, self.padding, self.inputs, label)
+        batch, logits = batches.begin(self.model, rows, cache, self.padding, self.inputs, label, pads)
         if not bool(batch.mask.all()):
             self.effects[f"padding: rows were padded on the {self.padding}"] += 1
         for name, tokens in rows:

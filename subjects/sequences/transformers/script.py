@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import transformers
 
+from oracle.sequences import ALL_LOGITS
 from subjects.sequences.transformers import weights
 from subjects.sequences.transformers.context import TransformersContext
 from subjects.sequences.transformers.forward import cache_name
@@ -28,7 +29,7 @@ for name, w in model.named_parameters():  # with smaller weights a lost state do
 def run(rows, cache, **given):
     given = {{key: torch.tensor(value) if isinstance(value, list) else value for key, value in given.items()}}
     with torch.no_grad(): output = model(**given, {cache}=cache)
-    for (column, tokens), logits in zip(rows, output.logits):
+    for (column, tokens), logits in zip(rows, output.logits.expand(len(rows), -1, -1)):
         with torch.no_grad(): fresh = copy.deepcopy(model)(torch.tensor([tokens])).logits[0, -1]
         compare(f"behind {{tokens}}", logits[column].tolist(), fresh.tolist())
     return output.get("{cache}", cache)
@@ -52,6 +53,8 @@ def script_of(
     """
     if any(given.get("features", {}).get("mode") == CONTINUOUS for _, given in operations):
         raise NotImplementedError(f"a script with {CONTINUOUS}")
+    if any(given.get("features", {}).get(ALL_LOGITS) for _, given in operations):
+        raise NotImplementedError("a script with the logits behind each token")
     saved: dict[str, Any] = {}
     contexts: defaultdict[int, TransformersContext] = defaultdict(make)
     context = contexts[0]

@@ -13,6 +13,7 @@ from typing import Any
 
 STATECHECK_SEQUENCES = 1
 _WIDTH, _LAYERS, _VOCABULARY = 3, 2, 16
+_PAD = 0
 State = tuple[tuple[float, ...], ...]
 """For each layer: its state, and the inputs of its last two tokens."""
 EMPTY: State = tuple((0.0,) * (3 * _WIDTH) for _ in range(_LAYERS))
@@ -34,7 +35,14 @@ def models() -> Sequence[str]:
 
 def features(model: str) -> dict[str, tuple[Any, ...]]:  # noqa: ARG001
     """What may vary."""
-    return {"micro_batch": (8, 1, 3)}
+    yes = (False, True)
+    return {
+        "micro_batch": (8, 1, 3),
+        "pads": (0, 1, 4),
+        "packed_rows": yes,
+        "all_logits": yes,
+        "shared_tokens": yes,
+    }
 
 
 def new(model: str, seed: int, *, micro_batch: int = 8) -> SmallContext:
@@ -50,8 +58,30 @@ def new(model: str, seed: int, *, micro_batch: int = 8) -> SmallContext:
     return SmallContext(weights, micro_batch)
 
 
-def extend(context: SmallContext, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
-    """Process each row, in micro-batches of tokens."""
+def extend(
+    context: SmallContext,
+    rows: Sequence[tuple[int, Sequence[int]]],
+    *,
+    pads: int = 0,
+    packed_rows: bool = False,
+    all_logits: bool = False,
+    shared_tokens: bool = False,
+) -> list[Any]:
+    """Process each row, in micro-batches of tokens; or all rows as one, or a row that all sequences have in common."""
+    if all_logits:
+        return [
+            _row(context, sequence, list(tokens))
+            and [_output(context, state) for state in context.states[sequence][-len(tokens) :]]
+            for sequence, tokens in rows
+        ]
+    if packed_rows:
+        return _packed(context, rows)
+    if shared_tokens:
+        first = _row(context, rows[0][0], list(rows[0][1]))
+        for sequence, _ in rows[1:]:
+            context.states[sequence] = list(context.states[rows[0][0]])
+        return [first] * len(rows)
+    rows = [(sequence, [*[_PAD] * pads, *tokens]) for sequence, tokens in rows]
     return [_row(context, sequence, list(tokens)) for sequence, tokens in rows]
 
 
@@ -126,9 +156,25 @@ def generate(context: SmallContext, sequence: int, n: int, *, stop: int | None =
 def _row(context: SmallContext, sequence: int, tokens: list[int]) -> list[float]:
     for first in range(0, len(tokens), context.micro_batch):
         for token in tokens[first : first + context.micro_batch]:
+            if token == _PAD:
+                continue
             states = context.states.setdefault(sequence, [])
             states.append(step(context, states[-1] if states else EMPTY, token))
     return _output(context, context.states[sequence][-1])
+
+
+def _packed(context: SmallContext, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
+    """One row of all tokens; a state is that of another sequence where the next one begins."""
+    entries = [(sequence, token, at) for sequence, tokens in rows for at, token in enumerate(tokens)]
+    state, logits = EMPTY, {}
+    for sequence, token, at in entries:
+        states = context.states.setdefault(sequence, [])
+        if at == 0:
+            state = states[-1] if states else EMPTY
+        state = step(context, state, token)
+        states.append(state)
+        logits[sequence] = _output(context, state)
+    return [logits[sequence] for sequence, _ in rows]
 
 
 def step(context: SmallContext, before: State, token: int) -> State:

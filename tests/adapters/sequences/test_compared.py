@@ -31,6 +31,7 @@ _OPTIONAL = {
     "reorder": ("reorder",),
     "generate": ("generate",),
 }
+_FORMS = ("pads", "packed-rows", "all-logits", "shared-tokens")
 """By property, the functions that it is about."""
 
 
@@ -68,6 +69,22 @@ def test_stop_tokens_are_not_applicable_to_a_port_whose_generate_takes_none() ->
     stop = load_properties()["sequences/stop"]
     assert stop.not_applicable(context_of(generate=generate)) == "compared_port has no stop"
     assert stop.not_applicable(context_of()) is None
+
+
+@pytest.mark.parametrize("name", _FORMS)
+def test_a_form_of_extend_is_compared_where_a_port_and_a_model_have_it(name: str) -> None:
+    form = name.replace("-", "_")
+    assert explored(f"sequences/{name}").counts.compared > 40
+
+    def extend(context: Any, rows: Any) -> Any:
+        return reference_port.extend(context, rows)
+
+    reason = load_properties()[f"sequences/{name}"].not_applicable(context_of(extend=extend))
+    assert reason == f"compared_port has no {form}"
+    listed = {key: values for key, values in reference_port.features("small").items() if key != form}
+    verdict = verdict_of(explored(f"sequences/{name}", features=lambda _: listed).counts)
+    assert verdict.status is Status.NOT_APPLICABLE
+    assert f"small: extend has no feature {form}" in verdict.reason
 
 
 @pytest.mark.parametrize("name", [name for name in _OPTIONAL if name != "generate"])
