@@ -31,7 +31,6 @@ EFFECTS = {
     "cache_type: keys and values had 16 bits": "extend",
     "extend: rows that have tokens went on in one batch": "extend",
     "interleaved: tokens of rows came by turns": "extend",
-    "shared_tokens: sequences had a token in common": "extend",
     "roll_back: positions were removed": "roll_back",
     "snapshots: positions were removed by snapshots": "roll_back",
     "drafts: a draft was accepted": "generate",

@@ -84,7 +84,6 @@ class LlamaContext:
         )
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
-        self.effects["shared_tokens: sequences had a token in common"] += shared_tokens and len(rows) > 1
         found = [
             [self._logits(place) for place, entry in enumerate(entries) if sequence in entry[2] and entry[3]]
             for sequence in names

@@ -38,7 +38,6 @@ EFFECTS = {
     "cache: tokens went on behind a static cache": "extend",
     "cache: tokens before were processed again": "extend",
     "extend: rows of one cache went on": "extend",
-    "packed_rows: rows were one row": "extend",
     "before: continuous batching chose tokens": "extend",
     "reorder: rows of a cache changed places": "reorder",
     "roll_back: a cache was cropped": "roll_back",

@@ -72,7 +72,6 @@ class TransformersContext:
         if packed:
             known = [(name, [*self.tokens.get(name, ()), *tokens]) for name, tokens in rows]
             found = batches.packed(self.model, known)
-            self.effects["packed_rows: rows were one row"] += len(rows) > 1
             self._move(
                 [
                     (name, (batch, tokens, seen[-1]))

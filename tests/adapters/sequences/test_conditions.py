@@ -14,12 +14,12 @@ from subjects.sequences.conditions import CONDITIONS, UNCROPPABLE
 Operation = tuple[str, dict[str, Any]]
 
 
-def extend(*rows: tuple[int, int]) -> Operation:
+def extend(*rows: tuple[int, int], **features: Any) -> Operation:
     """Rows of a sequence's number and its number of tokens."""
     return "extend", {
         "context": 0,
         "rows": [(number, (1,) * tokens) for number, tokens in rows],
-        "features": {},
+        "features": features,
     }
 
 
@@ -55,6 +55,7 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((extend((0, 1), (1, 2)), extend((0, 1))), True),
         ((extend((0, 1), (1, 2)), extend((1, 1))), False),
         ((extend((0, 1), (1, 2)),), False),
+        ((extend((0, 2), pads=1), extend((0, 1))), True),
         ((extend((0, 2), (1, 2)), extend((0, 1))), False),
         ((extend((0, 1), (1, 2)), FORK, extend((1, 1))), True),
         ((extend((1, 1), (0, 2)), FORK, extend((1, 1))), False),

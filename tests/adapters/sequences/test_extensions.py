@@ -16,13 +16,14 @@ from subjects.sequences.conditions import CONDITIONS, extensions
 Rows = Sequence[tuple[int, Sequence[int]]]
 
 
-def _case(*extended: Rows, distance: float = 0.5, **features: Any) -> Case:
+def _case(*extended: Rows, distance: float = 0.5, pads: int = 0, **features: Any) -> Case:
     """A case of a context that extends sequences; the last call is the failing one."""
     lengths: dict[int, int] = {}
     steps = [call("Sequences", model="mamba2", seed=0, features=features)]
     outcomes: list[Outcome] = [Returned(record("Sequences"))]
     for rows in extended:
-        steps.append(call("Sequences.extend", self=Name("library"), context=0, rows=list(rows), features={}))
+        given = {"context": 0, "rows": list(rows), "features": {"pads": pads} if pads else {}}
+        steps.append(call("Sequences.extend", self=Name("library"), **given))
         for sequence, tokens in rows:
             lengths[sequence] = lengths.get(sequence, 0) + len(tokens)
         after = tuple((0, sequence, count) for sequence, count in lengths.items())
@@ -57,6 +58,7 @@ _EQUAL = _case([(0, (1,)), (1, (2,))], cache="static", beams=2)
         ("rows:unequal", _EQUAL, False),
         ("begins:unequal", _BATCH, True),
         ("begins:unequal", _SEVERAL, False),
+        ("begins:unequal", _case([(0, (1, 2))], pads=1), True),
         ("beside:1", _BESIDE, True),
         ("beside:2", _BESIDE, False),
         ("beside:1", _SEVERAL, False),
