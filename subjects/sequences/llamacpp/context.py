@@ -145,7 +145,7 @@ class LlamaContext:
         checks = itertools.count()
         abort = ABORT(lambda _: next(checks) >= after * _NODES)
         entries = [
-            (token, self._length(sequence) + at, sequence, at + 1 == len(tokens))
+            (token, self._length(sequence) + at, (sequence,), at + 1 == len(tokens))
             for at, token in enumerate(tokens)
         ]
         self.library.call("llama_set_abort_callback", self.context, abort, None)
