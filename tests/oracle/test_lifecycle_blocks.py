@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from oracle.lifecycle.blocks import BlockPool, OutOfBlocks
+from oracle.lifecycle.blocks import BlockPool
 from oracle.lifecycle.prefixes import Prefixes
 from oracle.lifecycle.requests import Geometry, Request, ScheduledRequest
 from tests.oracle.lifecycle_scenarios import (
@@ -44,13 +44,6 @@ def test_the_blocks_that_have_been_free_for_longest_are_taken_first() -> None:
     pool.release(2)
     pool.release(1)
     assert pool.take(3) == [4, 2, 1]
-
-
-def test_a_pool_that_has_too_few_blocks_gives_none() -> None:
-    pool = BlockPool(4)
-    with pytest.raises(OutOfBlocks):
-        pool.take(4)
-    assert pool.take(3) == [1, 2, 3]
 
 
 def registered_pool() -> BlockPool:

@@ -232,10 +232,6 @@ def test_a_case_whose_steps_and_outcomes_do_not_match_is_refused(changes: dict[s
 GAPS = Tensor("int32", (2, 2), (9, 1, 9, 2, 9, 3, 9, 4), strides=(4, 2), offset=1)
 
 
-def test_a_dense_tensor_has_the_values_of_the_view_and_no_other_memory() -> None:
-    assert GAPS.dense() == int32([[1, 2], [3, 4]])
-
-
 @pytest.mark.parametrize(
     ("tensor", "size"),
     [

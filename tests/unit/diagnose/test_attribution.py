@@ -24,10 +24,10 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.report.render import report_text, write_report
+from statecheck.report.render import write_report
 from statecheck.util import limits
 from subjects import Subject, load
-from tests.helpers.cases import a_case, subject_of
+from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT
 from tests.helpers.planted import Variant, broken_subject
 from tests.helpers.processes import alive, gone, run_python
@@ -111,10 +111,6 @@ def test_a_wrong_byte_is_traced_to_the_program_the_call_and_the_line_that_wrote_
         r"\(`MambaSpecDecodeGPUContext.run_fused_postprocess`\) at copies\.py:\d+\.",
         behind.case.finding,
     )
-
-
-def test_the_report_says_who_did_it(behind: Found) -> None:
-    assert f"## Who did it\n\n{behind.case.finding}" in report_text(behind.case, subject_of(behind.case))
 
 
 def test_a_race_is_told_with_both_programs_and_lines(in_place: Found) -> None:
