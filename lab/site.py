@@ -79,7 +79,7 @@ def scoreboard() -> str:
         "",
         "What was verified in each release, what differs, and since when. *Passed* counts properties of which an example was compared and none failed; a *known* defect is",
         "declared and described. A bar has the shares of the applicable properties: green passed, yellow known, red new. The cells of each release are on the pages of [vLLM](compatibility.md),",
-        "[engines](engines.md) and [sequences](sequences-tables.md).",
+        "[engines](engine-adapters.md) and [sequences](sequences-tables.md).",
         "",
     ]
     for engine, file in RESULTS.items():

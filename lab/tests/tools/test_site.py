@@ -20,7 +20,7 @@ GENERATED = {"scoreboard.md", "gallery.md"}
 @pytest.mark.parametrize(
     ("path", "text", "on_the_site"),
     [
-        ("docs/conformance.md", "[engines](engines.md#sglang)", "[engines](engines.md#sglang)"),
+        ("docs/conformance.md", "[engines](engine-adapters.md#calls)", "[engines](engine-adapters.md#calls)"),
         ("docs/conformance.md", "[the protocol](../PROTOCOL.md)", "[the protocol](PROTOCOL.md)"),
         ("README.md", "[rules](docs/rules.md)", "[rules](rules.md)"),
         ("docs/findings/README.md", "[a file](../../subjects/vllm_known.toml)", "a file"),
