@@ -263,6 +263,20 @@ def numbers_of_elements_need_more_than_32_bits(trial: Example, batch: Batch, gro
     same_rows(trial, (batch, outcomes[0]), (far, outcomes[1]), rows, "in a pool of more than 2**31 elements")
 
 
+@prop(
+    kernels(
+        "wide-tokens",
+        batches(RECURRENT, padding=False).filter(lambda batch: batch.tokens > 1),
+        batches(CHUNKED, padding=False).filter(lambda batch: 1 < batch.tokens < 40),
+    ),
+    "width",
+    any_of=True,
+)
+def tokens_lie_more_than_32_bits_apart(trial: Example, batch: Batch, group: Sequence[str]) -> None:
+    """Tokens behind 2**31 elements of an input are read as the first ones are."""
+    trial.agrees(*offered_of(trial, batch, group).wide_tokens().steps())
+
+
 @prop(kernels("program-order"), "order-free", any_of=True, order=reorderings())
 def no_order_of_programs_shows(trial: Example, batch: Batch, order: str, group: Sequence[str]) -> None:
     """No order of programs shows in a recurrence."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
+from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Owner, Stored
 from oracle.lifecycle.owners import broken_by_owners
 from oracle.lifecycle.pools import broken_by_pools
@@ -219,6 +220,13 @@ class LiveLaws:
                     {"request": request.id},
                 )
             yield from self._read(request, access)
+            for group, at, found, expected in row.wrong[:1]:
+                yield (
+                    "read",
+                    f"the layer of group {group} makes {found:.6g} of token {request.computed + at} of {request.id}",
+                    f"should make {expected.value:.6g} ± {expected.bound:.2g}, the recurrence over the tokens up to it",
+                    self._about(request.id, request.computed, [UNKNOWN], (group, 0)),
+                )
             for state in access.temporal:
                 self.known.remember(state, row.tokens, row.parents)
             for block in access.written:

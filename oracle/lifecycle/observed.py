@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from oracle.recurrences.bounds import Near
+
 Place = tuple[int, int]
 """A group, and a block."""
 Owner = tuple[str, int, int, int]
@@ -57,6 +59,7 @@ class ForwardRow:
         table: pages of attention that it may use.
         slots: where attention stores its tokens.
         parents: in a tree of drafts, the place of the token before each, -1 for the first; nothing where that is the last one.
+        wrong: of each output of a layer that is not the recurrence's, the group, the number of the token in the row, what was found, and what is expected.
         handed: by token, the state that the stage before has made of it; nothing in an engine without stages, and in the first stage.
     """
 
@@ -69,6 +72,7 @@ class ForwardRow:
     groups: list[GroupAccess] = field(default_factory=list)
     parents: tuple[int, ...] = ()
     handed: tuple[int, ...] = ()
+    wrong: tuple[tuple[int, int, float, Near], ...] = ()
 
 
 @dataclass(frozen=True)

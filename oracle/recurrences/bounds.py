@@ -1,10 +1,13 @@
 """How far a kernel's result may lie from the recurrence: computed of the input, never chosen.
 
 A recurrence runs three times. On the values, in double precision, it gives the expected result. On absolute values, where each difference
-becomes a sum, it gives the size of all that was added up on the way; this size, times the number of operations that a result went through, times
-the unit roundoff of the type in which the kernel accumulates, times `CONSTANT`, bounds what any order of these operations can differ by (Higham,
-Accuracy and Stability of Numerical Algorithms, chapter 3). And on the bounds of a state that was itself computed, with values of zero, it says
-what the state's own error has become: all recurrences here are linear in their state.
+becomes a sum, it gives the size of all that was added up on the way; this size, times the number of a token's operations, times the unit roundoff of
+the type in which the kernel accumulates, times `CONSTANT`, bounds what any order of these operations can differ by (Higham, Accuracy and Stability of
+Numerical Algorithms, chapter 3). And on the error of the state before, with values of zero, it says what that error has become: all recurrences here are
+linear in their state. So an error is made anew by each token, and decays as the state does.
+
+A kernel that makes products on tensor cores, or keeps factors in the type of its inputs, rounds a token's part a few times on its way, and what is left
+of earlier tokens only where these go through a product again.
 """
 
 from __future__ import annotations
@@ -25,8 +28,29 @@ UNIT_ROUNDOFF = {
 """Half the distance of 1 to the next number, by type; `tfloat32` is what tensor cores make of float32."""
 CONSTANT = 4.0
 """Stands for roundings that are not counted one by one: exponentials, divisions and square roots, which hardware computes to a few units."""
-TINY = 2.0**-120
-"""What is smaller may be flushed to zero."""
+TINY = {"float16": 2.0**-24}
+"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type; of the other types see `SMALLEST`."""
+SMALLEST = 2.0**-120
+
+
+ROUNDED = 3.0
+"""Times that a token's part, or an output, is rounded to the type of a product's factors on its way."""
+
+
+@dataclass(frozen=True)
+class Roundoff:
+    """Unit roundoffs: of the type in which a kernel accumulates, and of the type that the factors of its products are rounded to, 0 where that is the same.
+
+    `smallest`: what is not larger may be rounded as if it were as large. Factors in float16, one of which may be large, lose more of what is small.
+    """
+
+    sums: float
+    products: float = 0.0
+    smallest: float = 0.0
+
+    def of(self, operations: float) -> float:
+        """How far a result of so many operations may be off, as a part of its size."""
+        return CONSTANT * (operations * self.sums + ROUNDED * self.products)
 
 
 @dataclass(frozen=True)
@@ -37,18 +61,9 @@ class Near:
     bound: float = 0.0
 
 
-def near(value: float, size: float, operations: float, carried: float, roundoff: float, stored: str) -> Near:
-    """A result of a kernel.
-
-    Args:
-        size: the result on absolute values.
-        operations: that it went through.
-        carried: what the error of the state before has become.
-        roundoff: of the type in which the kernel accumulates.
-        stored: the type that the result is rounded to in the end.
-    """
-    bound = CONSTANT * operations * roundoff * size + carried
-    return Near(value, bound + 2 * UNIT_ROUNDOFF[stored] * (abs(value) + bound) + TINY)
+def near(value: float, bound: float, stored: str) -> Near:
+    """A result of a kernel, which may be off by `bound` before it is rounded to the type that it is stored in."""
+    return Near(value, bound + 2 * UNIT_ROUNDOFF[stored] * (abs(value) + bound) + TINY.get(stored, SMALLEST))
 
 
 def dot(one: Sequence[float], other: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from oracle.recurrences.bounds import Matrix, Near, near, zeros
+from oracle.recurrences.bounds import CONSTANT, Matrix, Near, Roundoff, near, zeros
 
 Step = Callable[[Matrix], tuple[Matrix, list[float]]]
 
@@ -57,16 +57,50 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class State:
+    """A head's state, what was added up for each of its entries, and how far each may be off."""
+
+    value: Matrix
+    size: Matrix
+    error: Matrix
+
+    @classmethod
+    def empty(cls, shape: tuple[int, int]) -> State:
+        """The state before the first token."""
+        return cls(zeros(*shape), zeros(*shape), zeros(*shape))
+
+
+@dataclass(frozen=True)
 class HeadStep:
     """A token of a head, in three ways: on the values; on absolute values; and on the error of the state before, with values of zero.
 
-    `operations`: how many each result goes through; exponents count by their size.
+    Args:
+        operations: how many each result goes through; exponents count by their size.
+        products: how often the state before goes through a product whose factors are rounded.
     """
 
     values: Step
     sizes: Step
     errors: Step
     operations: float
+    products: float = 0.0
+
+    def advance(self, state: State, roundoff: Roundoff) -> tuple[State, list[tuple[float, float]]]:
+        """The state behind the token; and by value its output, and how far it may be off."""
+        (value, output), (size, output_size) = self.values(state.value), self.sizes(state.size)
+        (error, output_error), (kept, _) = self.errors(state.error), self.errors(state.size)
+        made, anew = roundoff.of(self.operations), CONSTANT * self.products * roundoff.products
+        error = [
+            [
+                e
+                + made * (s - k + roundoff.smallest)
+                + (anew + CONSTANT * self.operations * roundoff.sums) * k
+                for e, s, k in zip(*row, strict=True)
+            ]
+            for row in zip(error, size, kept, strict=True)
+        ]
+        outputs = zip(output, output_size, output_error, strict=True)
+        return State(value, size, error), [(v, made * (s + roundoff.smallest) + e) for v, s, e in outputs]
 
 
 @dataclass
@@ -87,7 +121,7 @@ def run_rows(
     step: Callable[[int, int], HeadStep],
     states: Mapping[int, list[list[list[Near]]]],
     *,
-    roundoff: float,
+    roundoff: Roundoff,
     output_type: str,
     state_type: str,
 ) -> Recurrent:
@@ -97,47 +131,27 @@ def run_rows(
         shape: of a head's state.
         step: of a token and a head.
         states: of the slots that are read, by head; their bounds are errors that they have already.
-        roundoff: of the type in which the kernel accumulates.
+        roundoff: of the kernel's arithmetic.
         output_type, state_type: the types that results are rounded to.
     """
     found = Recurrent({}, {})
     for row in range(len(rows)):
         for head in range(heads):
-            before = (
-                None if rows.is_fresh(row) else states[rows.source(row)][head] if rows.tokens(row) else None
-            )
-            value, size, error = _parts(before, shape)
-            operations = 1.0
-            for at, token in enumerate(rows.tokens(row)):
-                now = step(token, head)
-                operations += now.operations
-                value, output = now.values(value)
-                size, output_size = now.sizes(size)
-                error, output_error = now.errors(error)
-                results = zip(output, output_size, output_error, strict=True)
-                found.outputs.setdefault(token, []).append(
-                    [near(v, s, operations, e, roundoff, output_type) for v, s, e in results]
+            state = State.empty(shape)
+            if rows.tokens(row) and not rows.is_fresh(row):
+                before = states[rows.source(row)][head]
+                state = State(
+                    [[one.value for one in cells] for cells in before],
+                    [[abs(one.value) for one in cells] for cells in before],
+                    [[one.bound for one in cells] for cells in before],
                 )
+            for at, token in enumerate(rows.tokens(row)):
+                state, outputs = step(token, head).advance(state, roundoff)
+                found.outputs.setdefault(token, []).append([near(v, e, output_type) for v, e in outputs])
                 target = rows.target(row, at)
                 if target is not None:
-                    cells = zip(value, size, error, strict=True)
+                    cells = zip(state.value, state.error, strict=True)
                     found.states.setdefault(target, []).append(
-                        [
-                            [
-                                near(v, s, operations, e, roundoff, state_type)
-                                for v, s, e in zip(*one, strict=True)
-                            ]
-                            for one in cells
-                        ]
+                        [[near(v, e, state_type) for v, e in zip(*one, strict=True)] for one in cells]
                     )
     return found
-
-
-def _parts(before: list[list[Near]] | None, shape: tuple[int, int]) -> tuple[Matrix, Matrix, Matrix]:
-    if before is None:
-        return zeros(*shape), zeros(*shape), zeros(*shape)
-    return (
-        [[one.value for one in row] for row in before],
-        [[abs(one.value) for one in row] for row in before],
-        [[one.bound for one in row] for row in before],
-    )

@@ -7,6 +7,7 @@ from properties.releases.marks import BEHIND_A_LOAD, HIT, IN_FLIGHT, LOADED, MIX
 from properties.strategies.releases.live import (
     LiveStory,
     connected_stories,
+    kernel_stories,
     live_stories,
     offloaded_stories,
     staged_stories,
@@ -33,6 +34,8 @@ CONFIGURATIONS = (
         reason="in the V2 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
     Configuration("real-engine/simple-offloading-v1", story=offloaded_stories("V1", "simple", "simple-lazy"), situations=(BEHIND_A_LOAD, SAVED),
         reason="in the V1 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
+    Configuration("real-engine/kernels", story=kernel_stories(), situations=(HIT, MIXED),
+        reason="with a recurrent layer of the release that its own kernels compute"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
         reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
 )  # fmt: skip
@@ -45,7 +48,7 @@ def requests_read_the_state_of_their_tokens(trial: Example, story: LiveStory) ->
     Every forward reads the state after exactly the computed tokens, every block that may be hit holds the state at its end, and nothing is
     owned twice or lost, whatever requests do. A block that is being loaded is its request's alone until that is done, a block that is being
     saved is not written before that is done, and what is saved is the state of exactly its tokens. Behind a load of c tokens the blocks that
-    the next forward reads hold the state after exactly c. No stage reads rows, tables or host memory
+    the next forward reads hold the state after exactly c. What a layer's kernels make of a token is the recurrence over the request's tokens up to it. No stage reads rows, tables or host memory
     of a later batch.
     """
     EngineRun(trial, story, ENGINE, LiveMarks(story.world)).run()

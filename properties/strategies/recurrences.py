@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 from random import Random
 
@@ -45,8 +45,8 @@ _ALL = (*RECURRENT, *CHUNKED)
 CONTINUED_BY = dict(zip(CHUNKED, RECURRENT, strict=True))
 NO_REQUEST = 99
 """The sequence of a row of padding."""
-SSD_CHUNK = 16
-"""Tokens of a chunk, where the caller chooses."""
+SSD_CHUNK, SSD_WIDE_CHUNK = 16, 128
+"""Tokens of a chunk, where the caller chooses: less than a tile of a kernel has, and more."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class Batch:
         column: slots are a column, or a few neighbouring ones, of a wider table.
         poisoned: what no kernel may read is NaN, or else numbers.
         far: slots before those that have contents.
+        apart: inputs of neighbouring tokens lie so many elements apart; 0: as close as they fit.
     """
 
     function: str
@@ -121,6 +122,7 @@ class Batch:
     poisoned: bool = True
     schedule: str = ""
     far: int = 0
+    apart: int = 0
     profile: Profile = field(default=DOCUMENTS, repr=False)
 
     def of_release(self, profile: Profile) -> Batch:
@@ -166,6 +168,9 @@ class Batch:
     # What lies in memory.
 
     def _numbers(self, name: str) -> Numbers:
+        if name == "g" and "steep" in self.options:
+            # What is left of a token soon is nothing, and the opposite of a chunk's sum is no float32 any more.
+            return Numbers(-12, 0, 1.0)
         return (_CHUNKED_NUMBERS if self.function in CHUNKED else {}).get(name) or _NUMBERS[name]
 
     def _is_read(self, row: Row) -> bool:
@@ -237,13 +242,22 @@ class Batch:
         for group in groups:
             widths = [prod(inputs[name]) for name in group]
             gap = 3 if self.packed else 0
-            stride, memory = sum(widths) + gap, list[float]()
+            stride, memory = self.apart or sum(widths) + gap, list[list[float]]()
             for token in range(self.tokens):
-                for name, width in zip(group, widths, strict=True):
-                    memory += columns[name][token * width : (token + 1) * width]
-                memory += self._unread(gap)
+                own = [
+                    columns[name][token * width : (token + 1) * width]
+                    for name, width in zip(group, widths, strict=True)
+                ]
+                memory.append([*chain.from_iterable(own), *self._unread(gap)])
             held = f"{'inputs' if self.packed else group[0]}{number}"
-            lets.append(Let(held, Tensor("uint8", (len(memory) * size,), raw_floats(memory, self.dtype))))
+            raw = [raw_floats(one, self.dtype) for one in memory]
+            if self.apart:
+                lets.append(Let(held, Tensor("uint8", (stride * size * self.tokens,), None)))
+                for token, of_token in enumerate(raw):
+                    window = View(held, "uint8", (len(of_token),), None, token * stride * size)
+                    lets += [Let(f"{held}_{token}", window), Overwrite(f"{held}_{token}", of_token)]
+            else:
+                lets.append(Let(held, Tensor("uint8", (sum(map(len, raw)),), b"".join(raw))))
             for name, offset in zip(group, accumulate(widths, initial=0), strict=False):
                 shape = inputs[name]
                 views[name] = View(
@@ -262,9 +276,15 @@ class Batch:
 
     def _gates(self, number: int, name: str, shape: tuple[int, ...]) -> tuple[Let, View]:
         """Float32 numbers of every token."""
-        values = self._by_token(name, prod(shape))
-        held, raw = f"{name}{number}", raw_floats(values, "float32")
-        return Let(held, Tensor("uint8", (len(raw),), raw)), View(held, "float32", (self.tokens, *shape))
+        width, gap = prod(shape), 2 if "strided gates" in self.options else 0
+        values, memory = self._by_token(name, width), list[float]()
+        for token in range(self.tokens):
+            memory += values[token * width : (token + 1) * width] + self._unread(gap)
+        held, raw = f"{name}{number}", raw_floats(memory, "float32")
+        strides = (width + gap, *dense_strides(shape))
+        return Let(held, Tensor("uint8", (len(raw),), raw)), View(
+            held, "float32", (self.tokens, *shape), strides
+        )
 
     def _slots(self) -> Tensor:
         width = 1 if self.drafts is None or self.is_conv else 1 + self.drafts
@@ -324,7 +344,7 @@ class Batch:
             "query_start_loc": int32(list(accumulate((row.length for row in self.rows), initial=0))),
             "num_accepted": int32([row.accepted for row in self.rows]) if self.drafts is not None else None,
             "has_state": boolean([not row.is_fresh for row in self.rows]),
-            "chunk_size": SSD_CHUNK,
+            "chunk_size": self.chunk,
         }
         names = _ARGUMENTS[self.function]
         made: Call = call(
@@ -385,7 +405,9 @@ class Batch:
     @property
     def chunk(self) -> int:
         """Tokens of a chunk."""
-        return SSD_CHUNK if self.function == "ssd_prefill" else 1 if self.is_conv else self.profile.chunk
+        if self.function == "ssd_prefill":
+            return SSD_WIDE_CHUNK if "wide chunks" in self.options else SSD_CHUNK
+        return 1 if self.is_conv else self.profile.chunk
 
     # The same otherwise.
 
@@ -412,6 +434,10 @@ class Batch:
         strides = self.pool("").strides
         assert strides is not None
         return replace(self, far=2**31 // strides[0] + 1)
+
+    def wide_tokens(self) -> Batch:
+        """The same with its inputs in one memory, in which the last token begins behind 2**31 elements."""
+        return replace(self, packed=True, apart=2**31 // max(1, self.tokens - 1) + 1)
 
     def alone(self, row: int) -> Batch:
         """One of its rows without the others."""
@@ -459,17 +485,17 @@ _CHUNKED_NUMBERS = {
     "g": Numbers(-4, 0, 0.0625),
 }
 
-_SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 9))
-_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8))
-_CHANNELS = (Sizes(2, 2, 2, 1), Sizes(3, 3, 4, 1), Sizes(5, 5, 3, 1))
-"""Few, since kernels are compiled for each."""
+_SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 9), Sizes(1, 2, 3, 40))
+_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 72, 8))
+_CHANNELS = (Sizes(2, 2, 2, 1), Sizes(3, 3, 4, 1), Sizes(5, 5, 3, 1), Sizes(260, 260, 2, 1))
+"""Few, since kernels are compiled for each; of each kind the last ones are more than a tile of a kernel has, which is 32, 64 or 256."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "conv": ("bias", "activation", "window first"),
-    "ss": ("gate", "softplus", "skip", "one decay"),
-    "linear": ("decay",),
+    "ss": ("gate", "softplus", "skip", "one decay", "wide chunks"),
+    "linear": ("decay", "steep", "strided gates"),
     "delta": ("norm",),
-    "gdn": ("norm",),
-    "kda": ("norm",),
+    "gdn": ("norm", "steep"),
+    "kda": ("norm", "steep"),
 }
 _MOST_TOKENS = 4
 _AROUND_CHUNKS = (15, 16, 17, 33, 63, 64, 65, 70)
@@ -502,7 +528,7 @@ def batches(
         padding: whether there are rows and tokens of padding.
     """
     has_drafts = group is RECURRENT and (draw(st.booleans()) if drafts is None else drafts)
-    most_drafts = draw(st.integers(0, 2)) if has_drafts else None
+    most_drafts = draw(st.integers(0, 3)) if has_drafts else None
     columns = 1 if most_drafts is None else 1 + most_drafts
     lengths = _lengths(group) if most_drafts is None else st.integers(0, columns)
     drawn = draw(

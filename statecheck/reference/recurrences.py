@@ -9,7 +9,7 @@ from math import inf, prod
 from typing import Any
 
 from oracle.recurrences import conv, delta, linear, ssm
-from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, near
+from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, Roundoff, near
 from oracle.recurrences.heads import Steps, delta_heads, linear_heads, ssm_heads
 from oracle.recurrences.rows import Recurrent, Rows, run_rows
 from statecheck.case.values import (
@@ -39,6 +39,11 @@ class _Memory:
         """The elements of a view, in row-major order."""
         size = ITEM_SIZES[view.dtype]
         held = self.known[view.of]
+        if held is None:
+            # Tokens lie far apart, and each has a name of its own.
+            of_token = replace(view, shape=view.shape[1:], strides=(view.strides or ())[1:])
+            tokens = range(view.shape[0])
+            return [one for at in tokens for one in self.near(replace(of_token, of=f"{view.of}_{at}"))]
         raw, errors = (held.raw, held.near) if isinstance(held, Bounded) else (bytes(held.elements), ())
         known = {at: Near(value, bound) for at, value, bound in errors}
         values = floats_of(raw[: len(raw) // size * size], view.dtype)
@@ -96,11 +101,14 @@ def _rows(
     )
 
 
-def _roundoff(function: str, profile: Profile, inputs: str) -> float:
+def _roundoff(function: str, profile: Profile, inputs: str) -> Roundoff:
     chosen = profile.accumulates.get(function, "float32")
-    if chosen == "dot":
-        chosen = "tfloat32" if inputs == "float32" else inputs
-    return UNIT_ROUNDOFF[inputs if chosen == "input" else chosen]
+    if chosen not in ("dot", "input"):
+        return Roundoff(UNIT_ROUNDOFF[chosen])
+    products = "tfloat32" if chosen == "dot" and inputs == "float32" else inputs
+    return Roundoff(
+        UNIT_ROUNDOFF["float32"], UNIT_ROUNDOFF[products], 2.0**-10 if products == "float16" else 0.0
+    )
 
 
 def _changed(states: View, known: Known, new: Mapping[int, Sequence[Near | None]]) -> dict[str, Value]:
@@ -303,10 +311,7 @@ def _conv(function: str) -> Callable[..., Answer]:
                     outputs.setdefault(token, []).append(
                         near(
                             conv.convolved(window, *given),
-                            conv.convolved_sizes(window, *given),
-                            width + 4.0,
-                            0.0,
-                            roundoff,
+                            roundoff.of(width + 4.0) * conv.convolved_sizes(window, *given),
                             x.dtype,
                         )
                     )

@@ -26,13 +26,13 @@ def _fla(place: str) -> Any:
 
 
 @contextmanager
-def _launch_of_defaults(states: Any) -> Iterator[None]:
-    """Let the release launch as on a GPU that it has not tuned for, where it would ask for the GPU's name."""
+def launch_of_defaults(states: Any, entries: int) -> Iterator[None]:
+    """Let the release launch as on a GPU that it has not tuned for, where it would ask for the GPU's name; a state has so many `entries`."""
     if states.is_cuda:
         yield
         return
     default = first_offered(f"{_SSM}:_get_default_ssm_launch_config")
-    with first_offered(f"{_SSM}:override_ssm_config")(default(states.shape[-1], False)):
+    with first_offered(f"{_SSM}:override_ssm_config")(default(entries, False)):
         yield
 
 
@@ -142,7 +142,7 @@ class Recurrences:
         nothing = torch.zeros(A.shape[:2], device=x.device)
         if dt_bias is None:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
-        with _launch_of_defaults(states):
+        with launch_of_defaults(states, states.shape[-1]):
             first_offered(f"{_SSM}:selective_state_update")(
                 states,
                 x,

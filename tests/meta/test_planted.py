@@ -119,6 +119,7 @@ def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) 
         ("vllm-connectors", "too early"),
         ("vllm-connectors", "while they are loaded"),
         ("vllm-stages", "does not wait for the sampled tokens"),
+        ("vllm-kernels", "prompts in pieces"),
         ("vllm-functions", "first heads of a temporal state"),
         ("inside", "sampled token reaches"),
         ("sglang", "given out twice"),

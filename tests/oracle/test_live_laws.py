@@ -12,6 +12,7 @@ from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, states_after
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
+from oracle.recurrences.bounds import Near
 from tests.oracle.observed_steps import (
     NEXT,
     PROMPT,
@@ -70,6 +71,7 @@ UNWRITTEN = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1]
         (COUNTS, "computed"),
         (OTHER_TOKENS, "tokens"),
         (TWICE, "metadata"),
+        (of_row(0, wrong=((1, 3, 0.5, Near(0.25, 0.125)),)), "read"),
         (ELSEWHERE, "written"),
         (of_step(stray=[replace(prefill().rows[0].groups[0], written=(3,))]), "written"),
         (of_step(published=[prefill().published[0], UNWRITTEN]), "published"),

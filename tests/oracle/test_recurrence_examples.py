@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, silu, softplus
+from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, Roundoff, silu, softplus
 from oracle.recurrences.conv import convolved, convolved_sizes, window_after, window_before
 from oracle.recurrences.delta import delta_step
 from oracle.recurrences.heads import Steps, delta_heads, linear_heads, ssm_heads
@@ -17,7 +17,7 @@ from oracle.recurrences.rows import Recurrent, Rows, run_rows
 from oracle.recurrences.ssm import ssm_step
 
 TOKENS, KEYS, VALUES = 12, 5, 3
-ROUNDOFF = UNIT_ROUNDOFF["float32"]
+ROUNDOFF = Roundoff(UNIT_ROUNDOFF["float32"])
 
 
 def test_a_delta_step_with_share_one_stores_the_value_for_the_key() -> None:
@@ -129,14 +129,14 @@ FORMS = {
 }
 
 
-def run(steps: Steps, roundoff: float = ROUNDOFF) -> Recurrent:
+def run(steps: Steps, roundoff: Roundoff = ROUNDOFF) -> Recurrent:
     rows = Rows((0, TOKENS), ((1,),), has_state=(False,))
     return run_rows(
         rows, 1, (VALUES, KEYS), steps, {}, roundoff=roundoff, output_type="float32", state_type="float32"
     )
 
 
-def pairs(form: str, roundoff: float = ROUNDOFF) -> list[tuple[float, Near]]:
+def pairs(form: str, roundoff: Roundoff = ROUNDOFF) -> list[tuple[float, Near]]:
     steps, outputs, state = FORMS[form]()
     found = run(steps, roundoff)
     near = [one for token in range(TOKENS) for one in found.outputs[token][0]]

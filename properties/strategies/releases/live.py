@@ -154,6 +154,7 @@ class LiveWorld:
     saves_at_end: bool = False
     late_lookups: int = 0
     host_blocks: int = 0
+    kernels: bool = False
     stages: int = 1
     late_stages: tuple[int, ...] = ()
     items: tuple[tuple[int, int], ...] = ()
@@ -630,6 +631,37 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
 
 def _with_connector(story: LiveStory, connector: str) -> LiveStory:
     return replace(story, world=replace(story.world, connector=connector))
+
+
+_BESIDE = (LiveAdd(5, max_tokens=8), LiveTurns(times=2), LiveAdd(11, max_tokens=4))
+KERNELS: Mapping[str, LiveStory] = {
+    "a prompt of two programs of a convolution beside a decode": LiveStory(LiveWorld(num_blocks=40), _BESIDE),
+    "the same with drafts, some of which are accepted": LiveStory(
+        replace(_DRAFTED, num_spec=2, max_num_batched_tokens=20), (*_BESIDE, LiveTurns((1, 2), times=4))
+    ),
+    "two prompts in pieces, and blocks that another request has left": LiveStory(
+        LiveWorld(num_blocks=20, max_num_batched_tokens=8, prefix_caching=False),
+        (LiveAdd(9), LiveTurns(times=4), LiveAdd(13), LiveAdd(9), LiveTurns(times=8), LiveAdd(3), LiveAdd(3)),
+    ),
+}
+"""What kernels do with a batch, in as few steps as show it: each launch takes long."""
+
+
+def kernel_stories() -> st.SearchStrategy[LiveStory]:
+    """Scenarios of an engine of either model runner with one recurrent layer, which the release's own kernels compute."""
+
+    def of_kernels(story: LiveStory, kind: str) -> LiveStory:
+        world = replace(
+            story.world, kernels=True, kinds=(kind,), layers=1, mamba_cache_mode="align", checkpoints=False
+        )
+        return replace(story, world=world)
+
+    stories = (
+        one
+        for runner in ("V2", "V1")
+        for one in (_continued(KERNELS, runner, live_events), live_stories(runner))
+    )
+    return st.builds(of_kernels, st.one_of(*stories), st.sampled_from(("gdn", "mamba2")))
 
 
 def staged_stories() -> st.SearchStrategy[LiveStory]:

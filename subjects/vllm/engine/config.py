@@ -20,6 +20,7 @@ from subjects.vllm.engine.settings import (
     page_size,
     retention,
     states_of,
+    types_of,
 )
 from subjects.vllm.release import find, optional
 
@@ -157,7 +158,7 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
             Mamba,
             block_size=settings.mamba_block_size,
             shapes=shapes,
-            dtypes=(torch.int64,) * len(shapes),
+            dtypes=tuple(getattr(torch, one) for one in types_of(settings)[: len(shapes)]),
             page_size_padded=page,
             mamba_type=getattr(types, _BACKENDS[kind], kind),
             mamba_cache_mode=settings.mode,

@@ -1,10 +1,13 @@
 """The settings of a small hybrid model and its engine, the sizes that follow from them, and which of them a release has."""
 
 import dataclasses
+import math
 import typing
 
+from oracle.recurrences import layer
+from statecheck.case.values import ITEM_SIZES
 from statecheck.subject.subject import NotOffered
-from subjects.vllm.release import RELEASE_NAME, optional
+from subjects.vllm.release import RELEASE, RELEASE_NAME, optional
 
 CHUNK = 4
 """Tokens in a chunk of the recurrent layers."""
@@ -32,6 +35,8 @@ class LiveSettings:
     and `save_steps`.
 
     Each prompt with room for them has `items` at these places (offset and tokens), which an encoder computes before the step that has their first token.
+
+    With `kernels` the recurrent layer is the release's own, of one kind, and computes with real numbers; see `kernels.py`.
 
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
@@ -65,6 +70,7 @@ class LiveSettings:
     host_blocks: int = 0
     inside: str = ""
     items: tuple[tuple[int, int], ...] = ()
+    kernels: bool = False
     stages: int = 1
     late_stages: tuple[int, ...] = ()
 
@@ -90,6 +96,9 @@ def require_mode(settings: LiveSettings) -> None:
         NotOffered: the release does not have it, or not for these layers.
     """
     mode = settings.mamba_cache_mode
+    if settings.kernels and (RELEASE < (0, 33) or settings.inside):
+        # Layers of earlier releases were not looked at, and a port's metadata are no release's.
+        raise NotOffered(f"the layers of release {RELEASE_NAME} with {settings.inside or 'its own metadata'}")
     if mode not in ("align", "all"):
         raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
     if settings.mode != "all":
@@ -107,8 +116,14 @@ def require_mode(settings: LiveSettings) -> None:
 def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
     """The shapes of a layer's states, and how many tokens a conv state holds."""
     length = CONV_WIDTH - 1 + settings.num_spec
-    conv = (CONV_CHANNELS, length) if dim_first else (length, CONV_CHANNELS)
-    return (conv, (TEMPORAL,)), length
+    channels = layer.CHANNELS[settings.kinds[0]] if settings.kernels else CONV_CHANNELS
+    temporal = (layer.HEADS, layer.VALUES[settings.kinds[0]], layer.KEYS) if settings.kernels else (TEMPORAL,)
+    return ((channels, length) if dim_first else (length, channels), temporal), length
+
+
+def types_of(settings: LiveSettings) -> tuple[str, str]:
+    """The types of a layer's states."""
+    return layer.TYPES[settings.kinds[0]] if settings.kernels else ("int64", "int64")
 
 
 def retention(settings: LiveSettings) -> int | None:
@@ -122,6 +137,6 @@ def layer_names(settings: LiveSettings, group: int) -> list[str]:
 
 def page_size(settings: LiveSettings, dim_first: bool) -> int:
     """Bytes of a block in one layer, whichever group it is of."""
-    _, length = states_of(settings, dim_first)
-    recurrent = 8 * (length * CONV_CHANNELS + TEMPORAL)
+    shapes, types = states_of(settings, dim_first)[0], types_of(settings)
+    recurrent = sum(math.prod(shape) * ITEM_SIZES[type_] for shape, type_ in zip(shapes, types, strict=True))
     return max(recurrent, 8 * settings.kv_block_size)

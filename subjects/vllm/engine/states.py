@@ -5,12 +5,13 @@ or an attention page holds that number under the name of its place (`named_state
 the state, and of which layer, kind and element. A number that was written for another place is no state of this one.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from oracle.lifecycle.named_states import named, place_name, state_in
+from oracle.lifecycle.named_states import UNKNOWN, named, place_name, state_in
 from subjects.vllm.engine.settings import (
     CONV_CHANNELS,
     CONV_WIDTH,
@@ -19,10 +20,13 @@ from subjects.vllm.engine.settings import (
     layer_names,
     page_size,
     states_of,
+    types_of,
 )
 
 _UNWRITTEN = 0x5A5A5A5A5A5A5A5
 """What stands in memory that no request has written."""
+_UNWRITTEN_NUMBERS = 0x5A5A5A5A5A5A5A5A
+"""The same where states are real numbers: 1.5e16 in each type."""
 
 
 class LiveLayer:
@@ -81,6 +85,28 @@ class LiveLayer:
         self._arrays[0][block, offset] = named(state, self._key)
 
 
+class KernelLayer(LiveLayer):
+    """A layer whose states are real numbers."""
+
+    def __init__(
+        self, number: int, memory: torch.Tensor, settings: LiveSettings, kind: str, dim_first: bool
+    ) -> None:
+        super().__init__(number, memory, settings, "attention", dim_first)
+        self.kind, self.states, first = kind, [], 0
+        for shape, name in zip(states_of(settings, dim_first)[0], types_of(settings), strict=True):
+            numbers = memory.view(getattr(torch, name))
+            size = math.prod(shape)
+            at = first // numbers.element_size()
+            self.states.append(numbers[:, at : at + size].unflatten(1, shape))
+            first += size * numbers.element_size()
+
+    def window(self, block: int, first: int) -> list[int]:  # noqa: ARG002 - no number names a state
+        return [UNKNOWN]
+
+    def temporal(self, block: int) -> int:  # noqa: ARG002 - no number names a state
+        return UNKNOWN
+
+
 class LiveMemory:
     """All layers of an engine, or of a stage of it, group by group; group 0 is attention. New memory holds no request's state.
 
@@ -97,11 +123,12 @@ class LiveMemory:
         pools: Sequence[torch.Tensor] = (),
     ) -> None:
         self.settings, self.dim_first = settings, dim_first
+        self._unwritten = _UNWRITTEN_NUMBERS if settings.kernels else _UNWRITTEN
         first = stage * settings.layers * (1 + len(settings.kinds))
         if not pools:
             # One allocation, as in a release.
             shape = (settings.layers, settings.num_blocks, page_size(settings, dim_first) // 8)
-            pools = list(torch.full(shape, _UNWRITTEN, dtype=torch.int64))
+            pools = list(torch.full(shape, self._unwritten, dtype=torch.int64))
             # The null block is zeros in a release, too, which makes new memory of zeros.
             for pool in pools:
                 pool[0] = 0
@@ -114,8 +141,9 @@ class LiveMemory:
         for group, kind in enumerate(("attention", *settings.kinds)):
             names = layer_names(settings, group)
             self._names.append(names)
+            Made = KernelLayer if settings.kernels and group else LiveLayer
             made = [
-                LiveLayer(first + group * settings.layers + at, self.pools[at], settings, kind, dim_first)
+                Made(first + group * settings.layers + at, self.pools[at], settings, kind, dim_first)
                 for at in range(len(names))
             ]
             self.groups.append(made)
@@ -137,7 +165,7 @@ class LiveMemory:
     def lose(self) -> None:
         """What stood in all blocks is gone; the null block, which no request reads, is as it was."""
         for pool in self.pools:
-            pool[1:] = _UNWRITTEN
+            pool[1:] = self._unwritten
 
     def zero(self, blocks: list[int]) -> None:
         for pool in self.pools:
@@ -147,6 +175,9 @@ class LiveMemory:
         """What stands in a block that may be hit, layer by layer."""
         found: list[Any] = []
         for layer in self.groups[group]:
+            if isinstance(layer, KernelLayer):
+                # Numbers tell nothing of the tokens; what is wrong shows in the outputs behind a hit.
+                continue
             if layer.kind == "attention":
                 found.append(("keys", tuple(layer.keys(block))))
             else:

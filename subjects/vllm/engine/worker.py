@@ -1,5 +1,6 @@
 """What the workers of both model runners have in common: the release's runner, and the forward that stands in for its model."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from oracle.lifecycle.observed import ObservedStep
 from subjects.vllm.engine.connector import in_place, worker_connector
 from subjects.vllm.engine.forward import LiveForward
 from subjects.vllm.engine.inside import Inside
+from subjects.vllm.engine.kernels import KernelForward
 from subjects.vllm.engine.settings import LiveSettings
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.release import find
@@ -52,7 +54,7 @@ class LiveWorker:
             the token that the model says after each of `ids`; 0 behind the last row.
         """
         tokens = ids.tolist()[: starts[-1]]
-        self.run_layers(names, starts, tokens, metadata)
+        self.run_layers(names, starts, tokens, metadata, padding=len(ids) - len(tokens))
         assert self.forward is not None
         following = torch.zeros(len(ids), dtype=torch.int64)
         following[: len(tokens)] = torch.tensor(self.forward.following, dtype=torch.int64)
@@ -65,9 +67,11 @@ class LiveWorker:
         tokens: list[int],
         metadata: Any,
         handed: Sequence[int] = (),
+        padding: int = 0,
     ) -> None:
-        """Run the layers of a batch of these tokens; `handed` are the states that the stage before has made of them."""
-        self.forward = LiveForward(self.memory, names, starts, tokens, handed)
+        """Run the layers of a batch of these tokens and of some of padding; `handed` are the states that the stage before has made of them."""
+        Forward = functools.partial(KernelForward, padding) if self.settings.kernels else LiveForward
+        self.forward = Forward(self.memory, names, starts, tokens, handed)
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
             if number:
