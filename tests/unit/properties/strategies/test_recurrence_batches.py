@@ -24,10 +24,14 @@ def test_batches_reach_the_forms_of_their_functions(group: tuple[str, ...]) -> N
     assert {bool(batch.schedule) for batch in found} == {True, False}
     assert {batch.dtype for batch in found} == {"float32", "bfloat16", "float16"}
     rows = [row for batch in found for row in batch.rows]
+    # More heads of keys than one, and more than a tile has of channels and of values.
+    assert {1, 2} < {batch.sizes.heads for batch in found}
+    assert max(batch.sizes.values for batch in found) > 32
+    assert {"steep", "strided gates", "wide chunks"} <= {one for batch in found for one in batch.options}
     assert {row.slots is None for row in rows} == {row.length == 0 for row in rows} == {True, False}
     if group is RECURRENT:
         assert {row.accepted for row in rows} >= {1, 2}
-        assert {batch.drafts for batch in found} == {None, 0, 1, 2}
+        assert {batch.drafts for batch in found} == {None, 0, 1, 2, 3}
     else:
         assert {row.is_fresh for row in rows} == {True, False}
         assert max(row.length for row in rows) > 64
