@@ -25,11 +25,8 @@ from subjects.vllm.release import find
 _LAYERS = "vllm.model_executor.layers.mamba"
 
 
-@functools.lru_cache(8)
-def _layer(kind: str, weights: int) -> tuple[Layer, dict[int, Prefix]]:
-    """The recurrence, and the prefixes that it has gone through, by their named states."""
-    made = Layer(kind, weights)
-    return made, {0: made.empty()}
+_layer = functools.lru_cache(8)(Layer)
+"""The recurrence of a kind of layer, with these weights."""
 
 
 def _released(layer: Layer, name: str, states: list[torch.Tensor], num_spec: int) -> Any:
@@ -95,7 +92,8 @@ class KernelForward(LiveForward):
         """Run the layer, and hold its outputs against the recurrence over the tokens that attention has seen."""
         (released,) = layers
         settings, weights = self.memory.settings, self.memory.weights
-        layer, prefixes = _layer(released.kind, weights)
+        layer = _layer(released.kind, weights)
+        prefixes = self.memory.prefixes.setdefault(weights, {0: layer.empty()})
         outputs = self._run(_released(layer, "layer", released.states, settings.num_spec), layer, metadata)
         first = 0
         for row in self.rows:
@@ -119,11 +117,11 @@ class KernelForward(LiveForward):
         self, layer: Layer, prefixes: dict[int, Prefix], tokens: Sequence[int], outputs: Sequence[list[float]]
     ) -> int:
         """The state behind which a layer makes these outputs of the tokens, if it is one that it has gone through."""
-        for state, known in prefixes.items():
-            prefix = known
+        for state, prefix in prefixes.items():
+            after = prefix
             for token, found in zip(tokens, outputs, strict=True):
-                prefix = layer.advance(prefix, token)
-                if _wrong(0, 0, found, prefix.outputs):
+                after = layer.advance(after, token)
+                if _wrong(0, 0, found, after.outputs):
                     break
             else:
                 return state

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from oracle.lifecycle.named_states import UNKNOWN, named, place_name, state_in
+from oracle.recurrences.layer import Prefix
 from subjects.vllm.engine.settings import (
     CONV_CHANNELS,
     CONV_WIDTH,
@@ -135,6 +136,8 @@ class LiveMemory:
         self.pools = list(pools)
         self.weights = 0
         """Those of the model, by number."""
+        self.prefixes: dict[int, dict[int, Prefix]] = {}
+        """Of a layer of real numbers, by weights and named state, what it has gone through."""
         self.groups: list[list[LiveLayer]] = []
         self.layers: dict[str, LiveLayer] = {}
         self._names: list[list[str]] = []
