@@ -34,7 +34,7 @@ CONFIGURATIONS = (
         reason="in the V2 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
     Configuration("real-engine/simple-offloading-v1", story=offloaded_stories("V1", "simple", "simple-lazy"), situations=(BEHIND_A_LOAD, SAVED),
         reason="in the V1 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
-    Configuration("real-engine/kernels", story=kernel_stories(), situations=(HIT, MIXED),
+    Configuration("real-engine/kernels", story=kernel_stories(), situations=(MIXED,),
         reason="with a recurrent layer of the release that its own kernels compute"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
         reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
