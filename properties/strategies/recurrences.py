@@ -370,7 +370,7 @@ class Batch:
                 view = replace(
                     view,
                     shape=(*view.shape, *wide),
-                    strides=(*dense_strides(view.shape), *(0 for _ in wide)),
+                    strides=(*(view.strides or dense_strides(view.shape)), *(0 for _ in wide)),
                 )
             if name != "dt_bias" or "softplus" in self.options:
                 given(name, (let, view))
