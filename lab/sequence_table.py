@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from oracle.sequences import SHARED_TOKENS
 from statecheck.case.values import Record
 from statecheck.subject.loading import load
 from statecheck.subject.subject import NotOffered
@@ -110,11 +111,14 @@ def _pieces(scenario: Any, source: random.Random, _: Mapping[str, Any]) -> Itera
 
 
 def _batch(scenario: Any, source: random.Random, features: Mapping[str, Any]) -> Iterator[Record]:
-    yield scenario.extend(0, [(0, _tokens(source)), (1, _tokens(source))], features)
+    """Two sequences, which have the same tokens where a token may be that of both."""
+    shared = bool(features.get(SHARED_TOKENS))
+    first, second = _tokens(source), _tokens(source)
+    yield scenario.extend(0, [(0, first), (1, first if shared else second)], features)
     for _step in range(2):
         width = source.randint(1, 3)
         rows = [(number, [source.randint(1, 15) for _ in range(width)]) for number in (0, 1)]
-        yield scenario.extend(0, rows, features)
+        yield scenario.extend(0, [(number, rows[0][1]) for number in (0, 1)] if shared else rows, features)
 
 
 def _after(name: str, *arguments: Any) -> Steps:
