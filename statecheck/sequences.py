@@ -12,15 +12,23 @@ from typing import Any
 ANOTHER_MODEL, TOKENS_OF_ANOTHER = "another model", (1, 2, 3)
 PARTS = ("no bytes", "one quarter", "half", "three quarters")
 DAMAGES = (*PARTS, "first byte", "middle byte", "last byte", ANOTHER_MODEL)
-"""What a save that is loaded lacks: all bytes but some at its beginning; it has another byte there; or it is one of another model."""
+"""Damages of a save: only a part of its bytes is there, from the beginning; one byte is another one; or another model has saved it."""
 
 
 def damaged(data: bytes, damage: str) -> bytes:
-    """The bytes of a save with one of DAMAGES; those of another model are as they are."""
+    """The bytes of a save with one of DAMAGES; those of another model are as they are.
+
+    Raises:
+        ValueError: no such damage, or a byte is changed of a save without bytes.
+    """
+    if damage not in DAMAGES:
+        raise ValueError(f"damage = {damage!r}, but should be one of {', '.join(DAMAGES)} [damaged]")
     if damage == ANOTHER_MODEL:
         return data
     if damage in PARTS:
         return data[: len(data) * PARTS.index(damage) // 4]
+    if not data:
+        raise ValueError(f"data = {data!r}, but should have a byte that changes [damaged]")
     at = {"first byte": 0, "middle byte": len(data) // 2, "last byte": len(data) - 1}[damage]
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 

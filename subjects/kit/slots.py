@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from oracle.tracking import broken_allocation
@@ -50,7 +51,8 @@ def allocated(
                 held[argument] = slots, first + 1
                 pool["free"](slots[first : first + 1])
             case "share" if there:
-                held[number] = slots, first
+                # An owner may empty the list that it gives back.
+                held[number] = copy(slots), first
                 pool["share"](slots[first:] if first else slots)
             case "clear" if "clear" in pool:
                 held.clear()

@@ -1,6 +1,7 @@
 """Slots, snapshots, and blocks that are sent, asked of a port's plain functions and held against laws of the oracle."""
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import torch
@@ -17,6 +18,12 @@ def _numbers(found: Any) -> Any:
     return read_as(lambda slots: tuple(ints(slots)), found)
 
 
+def _truth(found: Any) -> bool:
+    if found not in (True, False):
+        raise TypeError(f"can_admit = {found!r}, but should be True or False")
+    return bool(found)
+
+
 def _allocate(size: int, operations: Operations) -> str:
     allocator = ask("new_slots", size=size)
     pool = {
@@ -25,9 +32,9 @@ def _allocate(size: int, operations: Operations) -> str:
         "share": lambda slots: ask("share_slots", allocator=allocator, slots=slots),
     }
     if hasattr(current_port(), "count_free_slots"):
-        pool["left"] = lambda _: ask("count_free_slots", allocator=allocator)
+        pool["left"] = lambda _: index(ask("count_free_slots", allocator=allocator))
     if hasattr(current_port(), "can_admit"):
-        pool["admit"] = lambda count: ask("can_admit", allocator=allocator, count=count)
+        pool["admit"] = lambda count: _truth(ask("can_admit", allocator=allocator, count=count))
     return allocated(size, operations, pool, _numbers)
 
 

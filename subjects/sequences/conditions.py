@@ -14,6 +14,7 @@ from oracle.sequences import PADS, SequenceTokens, Tokens
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.case.values import Call, Outcome, Record, Returned
+from statecheck.sequences import ANOTHER_MODEL
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import Profile
 
@@ -270,6 +271,14 @@ def aborted_decode(case: Case) -> bool:
     return _had_effect(case, ABORTED)
 
 
+def loaded_of_another_model(case: Case) -> bool:
+    """What another model has saved was loaded."""
+    return any(
+        happened and name == "load_damaged" and arguments.get("damage") == ANOTHER_MODEL
+        for name, arguments, happened in _operations(case)
+    )
+
+
 def _features_of_contexts(case: Case) -> Mapping[str, Any]:
     """Of the contexts."""
     found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
@@ -349,6 +358,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "requests-at-once": requests_at_once,
     "crop-of-an-uncroppable-cache": crop_of_an_uncroppable_cache,
     "aborted-decode": aborted_decode,
+    "loaded-of-another-model": loaded_of_another_model,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

@@ -139,17 +139,20 @@ class Library(ABC):
         Raises:
             NotOffered: no other model can.
         """
-        names = tuple(self.port.module.models())
+        names, reason = tuple(self.port.module.models()), ""
         at = names.index(model)
         for other in (*names[at + 1 :], *names[:at]):
             saved = f"saved by {other}"
-            with suppress(Exception):
+            try:
                 context = self.new(other, 0, {})
                 self._others.append((other, context))
                 self.call(other, "extend", context, [(0, list(TOKENS_OF_ANOTHER))])
                 if self.call(other, "save", context, 0, saved) is not FAILED:
                     return saved
-        raise NotOffered(f"{model}: load_damaged: no other model saves")
+            except Exception as error:
+                # What is wrong with the other model is a matter of the examples that are about that model.
+                reason = f"; {other}: {error}"
+        raise NotOffered(f"{model}: load_damaged: no other model saves{reason}")
 
     def _carry(self, model: str, name: str, process: int) -> None:
         """Take what was saved to the process that loads it."""

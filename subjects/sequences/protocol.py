@@ -149,7 +149,10 @@ def _effects(module: ModuleType) -> Mapping[str, str]:
 
 
 def _damages(module: ModuleType) -> tuple[str, ...]:
-    found = tuple(getattr(module, "DAMAGES", DAMAGES))
+    if hasattr(module, "load_part"):
+        raise ValueError(f"load_part is a function, but should be named load_damaged [{module.__name__}]")
+    named = getattr(module, "DAMAGES", DAMAGES)
+    found = tuple(named) if isinstance(named, (tuple, list)) else (named,)
     if not found or not set(found) <= set(DAMAGES):
         raise ValueError(
             f"DAMAGES = {found!r}, but should be some of {', '.join(DAMAGES)} [{module.__name__}]"

@@ -88,11 +88,12 @@ class Sequences:
             for (number, row), behind, returned in zip(new, whole, logits, strict=True)
             for tokens, seen, at in _compared(row, behind, returned, every=ALL_LOGITS in forms)
         ]
-        largest, number, tokens, at = max(far)
+        largest, number, tokens, _ = max(far)
         said = ""
-        if largest > self.reference.tolerance and self._is_of_these_weights(tokens, number, at, features):
+        over = [entry for entry in far if entry[0] > self.reference.tolerance]
+        if over and self._are_of_these_weights(over, features):
             held = set()
-        elif largest > self.reference.tolerance:
+        elif over:
             said = (
                 f"sequence {number} with tokens {_brief(tokens)}: logits differ by {largest:.3g} of their scale from a fresh run's,"
                 f" more than {self.reference.tolerance:g}"
@@ -117,10 +118,10 @@ class Sequences:
                 return f"sequence {number}: {processed} of {len(tokens)} tokens were processed, at most {most} with the state after {len(known)} tokens at hand"
         return ""
 
-    def _is_of_these_weights(
-        self, tokens: Tokens, number: int, at: int | None, features: Mapping[str, Any]
+    def _are_of_these_weights(
+        self, over: Sequence[tuple[float, int, Tokens, int | None]], features: Mapping[str, Any]
     ) -> bool:
-        """Whether a difference comes from a router that takes another expert, since two of them are equally good but for rounding.
+        """Whether all differences come from a router that takes another expert, since two of them are equally good but for rounding.
 
         No tolerance covers that: the logits jump. It is a matter of the weights, and a wrong state is not. So the operations are repeated with other weights, where the port
         says that the model chooses experts. A difference that shows there, too, or that is gone with the same weights, is a failure; so is any failure of a repetition.
@@ -129,16 +130,20 @@ class Sequences:
         if generates or not self.library.chooses_experts(self.model):
             return False
         with suppress(Exception):
-            return [
-                self._distance_with(seed, tokens, number, at, features) > self.reference.tolerance
+            return all(
+                [
+                    distance > self.reference.tolerance
+                    for distance in self._distances_with(seed, over, features)
+                ]
+                == [seed == self._seed] * len(over)
                 for seed in (self._seed, *(self._seed + more for more in _OTHER_WEIGHTS))
-            ] == [True] + [False] * len(_OTHER_WEIGHTS)
+            )
         return False
 
-    def _distance_with(
-        self, seed: int, tokens: Tokens, number: int, at: int | None, features: Mapping[str, Any]
-    ) -> float:
-        """The distance of the row's logits after the same operations, with weights of the seed."""
+    def _distances_with(
+        self, seed: int, rows: Sequence[tuple[float, int, Tokens, int | None]], features: Mapping[str, Any]
+    ) -> list[float]:
+        """The distances of the rows' logits after the same operations, with weights of the seed."""
         contexts: dict[int, Handle] = {}
         seen: dict[int, Any] = {}
         for name, context, arguments, given in self._history:
@@ -157,9 +162,11 @@ class Sequences:
                 seen = dict(zip((row for row, _ in arguments[0]), result, strict=True))
         for handle in contexts.values():
             self.library.call(self.model, "close", handle)
-        return Reference(self.library, self.model, seed, self.features).distance(
-            tokens, seen[number] if at is None else seen[number][at], features
-        )
+        reference = Reference(self.library, self.model, seed, self.features)
+        return [
+            reference.distance(tokens, seen[number] if at is None else seen[number][at], features)
+            for _, number, tokens, at in rows
+        ]
 
     def _held_by_rows(
         self, context: int, rows: Sequence[tuple[int, Tokens]], forms: Collection[str]
@@ -232,7 +239,13 @@ class Sequences:
         wrong = self._wrong_tokens(before, tokens, n, features, ends)
         held = {CONTINUATION, "generate", *self.origins.of((context, sequence))}
         again = self._processed_again(context, [(sequence, before)], held)
-        length = self._length_or_drop(context, sequence)
+        try:
+            length = self._length_or_drop(context, sequence)
+        except NotOffered:
+            # That the tokens are wrong does not depend on what the port lacks.
+            if not wrong:
+                raise
+            length = None
         self.tokens.generate(context, sequence, tokens, length)
         self.origins.generate(context, sequence, stopped=len(tokens) < n)
         return self._step(context, [sequence], tokens=wrong, reuse=again, generated=tokens, held=held)

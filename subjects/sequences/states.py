@@ -43,7 +43,7 @@ class StateReplay:
         name, named = call.function.rpartition(".")[2], dict(call.named)
         named.pop("self", None)
         context, features = named.pop("context"), dict(named.pop("features", {}))
-        if named.pop("stop", 0) and len(generated) < named["n"]:
+        if named.pop("stop", 0) and generated and len(generated) < named["n"]:
             features["stop"] = generated[-1]
         before = dict(self.tokens.tokens)
         given = [list(one) if isinstance(one, tuple) else one for one in named.values()]

@@ -207,11 +207,12 @@ def _reset_again_before_a_step(s: RecordedScenario) -> bool:
     """Whether the cache of the connector is reset for the second time since the last step with rows."""
     resets = 0
     for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
-        if call.function in _RESTS or call.named.get("external"):
+        step = outcome.value if isinstance(outcome, Returned) and isinstance(outcome.value, Record) else None
+        # A sleep of level 0 empties no cache.
+        rests = call.function in _RESTS and call.named.get("level") != 0
+        if rests or call.named.get("external"):
             resets += 1
-        elif (
-            isinstance(outcome, Returned) and isinstance(outcome.value, Record) and outcome.value["scheduled"]
-        ):
+        elif step is not None and step.type == "LiveStep" and step["scheduled"]:
             resets = 0
     return resets > 1
 

@@ -105,7 +105,9 @@ def updated(connector: str, *calls: str) -> Case:
     made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
     steps = (made, *[call(f"LiveEngine.{name}") for name in calls])
     ended = [step(REST, beside=False) if name == "step" else Returned(None) for name in calls[:-1]]
-    return a_case(steps=steps, actual=(Returned(None), *ended, Raised("AssertionError", "reset_cache")))
+    return a_case(
+        steps=steps, actual=(Returned(record("LiveEngine")), *ended, Raised("AssertionError", "reset_cache"))
+    )
 
 
 def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:

@@ -385,7 +385,7 @@ class Prompt:
 
 @st.composite
 def prompts(draw: st.DrawFn) -> Prompt:
-    """Some blocks, and a state at every so manieth boundary."""
+    """Prompts of some blocks, and the interval of boundaries at which a state is kept."""
     block_size = draw(st.sampled_from((4, 2, 1, 3)))
     interval = block_size * draw(_FEW)
     num_tokens = draw(st.integers(1, 4 * interval + 1))

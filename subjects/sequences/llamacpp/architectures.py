@@ -72,7 +72,9 @@ def architectures() -> dict[str, dict[str, Any]]:
         if done.returncode:
             lines = done.stderr.decode(errors="replace").split("\n")
             reason = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
-            raise ValueError(f"{path} = {reason}, but should be a library of llama.cpp that makes models")
+            raise ValueError(
+                f"library = {str(path)!r}, but should be a library of llama.cpp that makes models [architectures]: {reason}"
+            )
     found: dict[str, dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
     return found
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from oracle.sequences import FORMS
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.models import Layout, arguments
 
@@ -94,7 +95,9 @@ class _Writer:
         self._context = given.pop("context")
         yield from getattr(self, name)(**given)
 
-    def extend(self, rows: Sequence[tuple[int, Sequence[int]]], features: Any = None) -> Iterator[str]:  # noqa: ARG002
+    def extend(self, rows: Sequence[tuple[int, Sequence[int]]], features: Any = None) -> Iterator[str]:
+        if any((features or {}).get(form) for form in FORMS):
+            raise NotImplementedError("a form of an extension")
         names = [self._cache(number) for number, _ in rows]
         for name in names:
             if name not in self._tokens:

@@ -194,13 +194,16 @@ class TransformersContext:
             NotImplementedError: as `extend`.
         """
         pieces = [list(tokens[at : at + 2]) for at in range(0, len(tokens), 2)][: after + 1]
+        output = self.model.get_output_embeddings()
+        if output is None:
+            raise NotImplementedError("cancel: the model has no module behind its layers")
 
         def end(*_: Any) -> None:
             raise _Cancelled
 
         for number, piece in enumerate(pieces):
-            head = self.model.get_output_embeddings() if number == after else None
-            hook = head.register_forward_pre_hook(end) if head is not None else nullcontext()
+            is_last = number + 1 == len(pieces)
+            hook = output.register_forward_pre_hook(end) if is_last else nullcontext()
             with hook, suppress(_Cancelled):
                 self.extend([(name, piece)])
                 continue

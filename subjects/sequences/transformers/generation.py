@@ -115,8 +115,9 @@ def _generate(
     context.effects.update(_effects(features, ids, mask, output, forwards))
     tokens = first + [int(token) for token in output.sequences[0, ids.shape[1] :]]
     if len(output.sequences) > 1 or features.beams > 1:
-        # A row that has ended is padded while others go on.
-        tokens = tokens[: generated_length(tuple(tokens), len(tokens), stop)]
+        # A row that has ended is padded while others go on. Other tokens behind its end are wrong, and stay.
+        length = generated_length(tuple(tokens), len(tokens), stop)
+        tokens = tokens if any(tokens[length:]) else tokens[:length]
     context.effects["stop: generation ended at a stop token"] += len(tokens) < count
     found = cache_of(output)
     # A static cache is as long as what was asked for.

@@ -18,6 +18,7 @@ from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
+from statecheck.sequences import damaged
 from statecheck.subject import adapted
 from tests.adapters.sequences import reference_port
 
@@ -278,3 +279,26 @@ def test_a_case_whose_operation_reports_failure_now_is_not_called_fixed(failing_
 
 def test_fields_of_a_step_that_laws_read_are_not_listed_as_compared_with_no_rule() -> None:
     assert explored("sequences/pieces", examples=5).counts.unchecked == {}
+
+
+def test_wrong_tokens_are_reported_by_a_port_that_can_neither_count_nor_drop() -> None:
+    with pytest.raises(Falsified, match="3 tokens, but should be 1"):
+        explored("sequences/generate", length=None, drop=None, generate=lambda *_, **__: [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"load_part": print}, "load_part is a function, but should be named load_damaged"),
+        ({"DAMAGES": None}, "DAMAGES = .*None.*, but should be some of"),
+    ],
+)
+def test_a_port_with_a_name_that_means_nothing_is_refused(names: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        adapted(port(**names))
+
+
+@pytest.mark.parametrize(("data", "damage"), [(b"", "first byte"), (b"ab", "third byte")])
+def test_a_damage_that_cannot_be_is_refused(data: bytes, damage: str) -> None:
+    with pytest.raises(ValueError, match=r"but should .*\[damaged\]"):
+        damaged(data, damage)

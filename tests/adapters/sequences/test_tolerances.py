@@ -95,3 +95,32 @@ def test_a_jump_with_other_weights_too_is_a_failure(seeds: Sequence[int]) -> Non
 
 def test_a_jump_of_a_model_without_experts_is_a_failure() -> None:
     assert "logits differ by 0.4" in _broken([0], chooses_experts=False)
+
+
+def test_a_tie_in_one_row_excuses_no_other_row() -> None:
+    """Sequence 1 has a wrong state with any weights, sequence 0 a jump with one seed's."""
+    module = ModuleType("routed_port")
+    vars(module).update(vars(reference_port))
+    seeds: dict[reference_port.SmallContext, int] = {}
+
+    def new(model: str, seed: int) -> reference_port.SmallContext:
+        context = reference_port.new(model, seed)
+        seeds[context] = seed
+        return context
+
+    def extend(
+        context: reference_port.SmallContext, rows: Sequence[tuple[int, Sequence[int]]]
+    ) -> list[list[float]]:
+        begun = set(context.states)
+        logits = reference_port.extend(context, rows)
+        by = {0: 0.9 if seeds[context] == 0 else 0.0, 1: 0.5}
+        return [
+            _moved(row, by[number] if number in begun else 0.0)
+            for (number, _), row in zip(rows, logits, strict=True)
+        ]
+
+    vars(module).update(new=new, extend=extend, chooses_experts=lambda _: True)
+    library = adapted(module).module.Sequences(model="small", seed=0, features={})
+    library.extend(context=0, rows=[(0, [1, 2]), (1, [3])], features={})
+    step = library.extend(context=0, rows=[(0, [5]), (1, [6])], features={})
+    assert "logits differ by" in str(step["broken"]["logits"])
