@@ -197,13 +197,14 @@ class SequenceRun:
 
     def load(self, event: Load) -> None:
         if self.saved:
-            name, _ = self.saved[-1 - event.saved % len(self.saved)]
+            # The oldest stays the oldest where saves go away in shrinking.
+            name, _ = self.saved[-1 - min(event.saved, len(self.saved) - 1)]
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
             self.take("load", context=context, sequence=target, name=name)
 
     def load_damaged(self, event: LoadDamaged) -> None:
         if self.saved:
-            name, _ = self.saved[-1 - event.saved % len(self.saved)]
+            name, _ = self.saved[-1 - min(event.saved, len(self.saved) - 1)]
             context, target = self.places.get(event.target, (event.context, max(event.target, 0)))
             damages = self.trial.sequences.damages
             damage = damages[event.damage % len(damages)]

@@ -487,7 +487,7 @@ _CHUNKED_NUMBERS = {
 
 _SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 9), Sizes(1, 2, 3, 40))
 _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 72, 8))
-_WIDE, _FEW_TOKENS = Sizes(260, 260, 2, 1), 10
+_WIDE, _FEW_TOKENS = Sizes(260, 260, 4, 1), 10
 _CHANNELS = (Sizes(2, 2, 2, 1), Sizes(3, 3, 4, 1), Sizes(5, 5, 3, 1), _WIDE)
 """Few, since kernels are compiled for each; of each kind the last ones are more than a tile of a kernel has, which is 32, 64 or 256."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
