@@ -4,7 +4,6 @@ import copy
 import io
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +22,6 @@ _MOST_TOKENS = 256
 """Columns of a static cache."""
 _CROP_REFUSED = "support `crop` method"
 """What a cache of its own kind, such as that of MiniMax, says where it has no `crop`."""
-
-
-class _Cancelled(Exception):
-    """What ends a forward from outside."""
 
 
 @dataclass
@@ -186,29 +181,6 @@ class TransformersContext:
                 trace.did(f"{batch.label}.reset()")
             batch.cache.reset()
             self.dropped.append((batch.cache, batch.label))
-
-    def cancel(self, name: int, tokens: Sequence[int], after: int) -> None:
-        """Tokens come in pieces of two; an exception ends a forward behind its layers. Then the sequence is dropped, as by `drop`.
-
-        Raises:
-            NotImplementedError: as `extend`.
-        """
-        pieces = [list(tokens[at : at + 2]) for at in range(0, len(tokens), 2)][: after + 1]
-        output = self.model.get_output_embeddings()
-        if output is None:
-            raise NotImplementedError("cancel: the model has no module behind its layers")
-
-        def end(*_: Any) -> None:
-            raise _Cancelled
-
-        for number, piece in enumerate(pieces):
-            is_last = number + 1 == len(pieces)
-            hook = output.register_forward_pre_hook(end) if is_last else nullcontext()
-            with hook, suppress(_Cancelled):
-                self.extend([(name, piece)])
-                continue
-            self.effects["cancel: a forward was ended"] += 1
-        self.drop(name)
 
     def length(self, name: int) -> int:
         """Tokens of a sequence, as its cache counts them, without padding.

@@ -10,6 +10,7 @@ import mlx.core as mx
 from mlx import nn
 from mlx_lm.models.cache import KVCache
 
+from oracle.sequences import FORMS
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
@@ -50,7 +51,8 @@ def test_drafts_are_accepted_and_rejected(wrong: int, accepted: bool, rejected: 
 def test_each_feature_has_an_effect() -> None:
     counted = {name.partition(":")[0] for name in port.EFFECTS}
     # Drafts that are proposed at a time and those that are wrong are those of the engine.
-    assert set(port.features(CORRECT)) - {"drafts", "wrong_drafts"} <= counted
+    # A form of an extension is compared where it happened.
+    assert set(port.features(CORRECT)) - {"drafts", "wrong_drafts", *FORMS} <= counted
 
 
 class _Counting(nn.Module):
