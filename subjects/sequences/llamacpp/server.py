@@ -380,6 +380,9 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     """
     if given["embeddings"] and given["micro_batch"] < _BATCH:
         raise NotImplementedError("new: a server with embeddings has no smaller micro-batches")
+    if given["reuse"] and given["cache_type"] == "bf16":
+        # A reuse shifts keys, and the library's rotation on a CPU ends the process for this type.
+        raise NotImplementedError("new: keys of bf16 cannot be shifted on a CPU")
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
