@@ -130,6 +130,9 @@ def new(
 ) -> Context:
     """A context for four sequences, or a server."""
     if model.startswith(server.PREFIX):
+        if embeddings and model == f"{server.PREFIX}qwen4exp":
+            # It ends its process while it is made: docs/findings/triage.md.
+            raise NotImplementedError("new: a server of qwen4exp has no embeddings")
         given: dict[str, Any] = {
             "micro_batch": micro_batch,
             "unified": unified,
