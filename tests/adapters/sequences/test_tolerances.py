@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,10 @@ def test_the_tolerance_is_a_multiple_of_the_noise_within_bounds(noise: float, to
     assert _tolerance(noise) == pytest.approx(tolerance, rel=0.01)
 
 
-def _broken(wrong_seeds: Sequence[int], *, chooses_experts: bool = True) -> str:
-    """What is said of a continued sequence, restored over itself, whose logits jump with weights of these seeds."""
+def _routed(
+    moved: Callable[[int, Sequence[tuple[int, Sequence[int]]]], Sequence[float]], **names: Any
+) -> Any:
+    """A library whose logits of rows with a state move as far as `moved` says of the weights' seed and the rows."""
     module = ModuleType("routed_port")
     vars(module).update(vars(reference_port))
     seeds: dict[reference_port.SmallContext, int] = {}
@@ -68,13 +71,24 @@ def _broken(wrong_seeds: Sequence[int], *, chooses_experts: bool = True) -> str:
     def extend(
         context: reference_port.SmallContext, rows: Sequence[tuple[int, Sequence[int]]]
     ) -> list[list[float]]:
-        goes_on = any(number in context.states for number, _ in rows)
+        begun = set(context.states)
         logits = reference_port.extend(context, rows)
-        jumps = goes_on and rows[0][1][-1] == 13 and seeds[context] in wrong_seeds
-        return [_moved(row, 0.4 if jumps else 0.0) for row in logits]
+        far = moved(seeds[context], rows)
+        return [
+            _moved(row, by if number in begun else 0.0)
+            for (number, _), row, by in zip(rows, logits, far, strict=True)
+        ]
 
-    vars(module).update(new=new, extend=extend, chooses_experts=lambda model: chooses_experts)
-    library = adapted(module).module.Sequences(model="small", seed=0, features={})
+    vars(module).update(new=new, extend=extend, **names)
+    return adapted(module).module.Sequences(model="small", seed=0, features={})
+
+
+def _broken(wrong_seeds: Sequence[int], *, chooses_experts: bool = True) -> str:
+    """What is said of a continued sequence, restored over itself, whose logits jump with weights of these seeds."""
+    library = _routed(
+        lambda seed, rows: [0.4 if rows[0][1][-1] == 13 and seed in wrong_seeds else 0.0] * len(rows),
+        chooses_experts=lambda _: chooses_experts,
+    )
     library.extend(context=0, rows=[(0, [1, 2])], features={})
     library.save(context=0, sequence=0, name="saved 0")
     step = library.extend(context=0, rows=[(0, [13])], features={})
@@ -99,28 +113,10 @@ def test_a_jump_of_a_model_without_experts_is_a_failure() -> None:
 
 def test_a_tie_in_one_row_excuses_no_other_row() -> None:
     """Sequence 1 has a wrong state with any weights, sequence 0 a jump with one seed's."""
-    module = ModuleType("routed_port")
-    vars(module).update(vars(reference_port))
-    seeds: dict[reference_port.SmallContext, int] = {}
-
-    def new(model: str, seed: int) -> reference_port.SmallContext:
-        context = reference_port.new(model, seed)
-        seeds[context] = seed
-        return context
-
-    def extend(
-        context: reference_port.SmallContext, rows: Sequence[tuple[int, Sequence[int]]]
-    ) -> list[list[float]]:
-        begun = set(context.states)
-        logits = reference_port.extend(context, rows)
-        by = {0: 0.9 if seeds[context] == 0 else 0.0, 1: 0.5}
-        return [
-            _moved(row, by[number] if number in begun else 0.0)
-            for (number, _), row in zip(rows, logits, strict=True)
-        ]
-
-    vars(module).update(new=new, extend=extend, chooses_experts=lambda _: True)
-    library = adapted(module).module.Sequences(model="small", seed=0, features={})
+    library = _routed(
+        lambda seed, rows: [{0: 0.9 if seed == 0 else 0.0, 1: 0.5}[number] for number, _ in rows],
+        chooses_experts=lambda _: True,
+    )
     library.extend(context=0, rows=[(0, [1, 2]), (1, [3])], features={})
     step = library.extend(context=0, rows=[(0, [5]), (1, [6])], features={})
     assert "logits differ by" in str(step["broken"]["logits"])
