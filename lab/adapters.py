@@ -196,13 +196,16 @@ def adapters(systems: Sequence[str], *, published: bool, limit: float, remove: b
         for result in pool.map(verify, [PROJECTS[name] for name in systems or PROJECTS]):
             results.append(result)
             say("\n".join([result.line, *result.skipped]))
-    failed = [one for one in results if one.failures]
-    for path in (path for one in failed for path in one.logs):
-        say(f"== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-_END:]}")
-    say("adapters: " + "; ".join(one.line for one in results))
+    failed = [result for result in results if result.failures]
+    for path in (path for result in failed for path in result.logs):
+        log = path.read_text(encoding="utf-8", errors="replace")
+        # A campaign prints its failures before the verdicts of its properties, which may fill the end of the log.
+        failures = [part for part in log[:-_END].split("\n\n") if part.startswith("FALSIFIED: ")]
+        say("\n\n".join([f"== {path}", *failures, log[-_END:]]))
+    say("adapters: " + "; ".join(result.line for result in results))
     if failed:
         return FALSIFIED
-    return NOTHING_TRIED if all(one.left_out for one in results) else CLEAN
+    return NOTHING_TRIED if all(result.left_out for result in results) else CLEAN
 
 
 if __name__ == "__main__":
