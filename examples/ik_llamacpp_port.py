@@ -68,13 +68,8 @@ def _model(model: str, seed: int) -> Any:
 
 def new(model: str, seed: int, *, n_ubatch: int = 512, graph_reuse: bool = True, flash: bool = False) -> Any:
     given = llama.llama_context_default_params()
-    given.n_ctx, given.n_batch, given.n_seq_max, given.n_threads, given.n_threads_batch = (
-        4 * ROOM,
-        ROOM,
-        4,
-        1,
-        1,
-    )
+    given.n_ctx, given.n_batch, given.n_seq_max = 4 * ROOM, ROOM, 4
+    given.n_threads = given.n_threads_batch = 1
     given.n_ubatch, given.graph_reuse, given.flash_attn = n_ubatch, graph_reuse, flash
     return StateContext(llama.llama_init_from_model(_model(model, seed), given))  # `states` are lengths
 

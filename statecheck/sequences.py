@@ -9,6 +9,19 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+OPERATIONS = (
+    "extend",
+    "fork",
+    "roll_back",
+    "save",
+    "load",
+    "load_damaged",
+    "drop",
+    "reorder",
+    "generate",
+    "cancel",
+)
+"""What happens to a sequence: the functions of a port that are steps of a case."""
 ANOTHER_MODEL, TOKENS_OF_ANOTHER = "another model", (1, 2, 3)
 PARTS = ("no bytes", "one quarter", "half", "three quarters")
 DAMAGES = (*PARTS, "first byte", "middle byte", "last byte", ANOTHER_MODEL)

@@ -12,6 +12,7 @@ from oracle.lifecycle.broken_laws import BrokenLaws
 from oracle.sequences import SequenceLaws
 from statecheck.case.values import ITEM_SIZES, Call, Tensor, Value, View, dense_strides, int64, record
 from statecheck.reference import answers
+from statecheck.sequences import OPERATIONS
 
 NOTHING_BROKEN = record("BrokenLaws", **{law.name: "nothing" for law in fields(BrokenLaws)})
 _HAPPENS = {
@@ -196,18 +197,6 @@ def nothing_is_broken(**_: Value) -> Value:
 
 
 NO_LAW_BROKEN = record("SequenceLaws", **{law.name: "nothing" for law in fields(SequenceLaws)})
-OPERATIONS = (
-    "extend",
-    "fork",
-    "roll_back",
-    "save",
-    "load",
-    "load_damaged",
-    "drop",
-    "reorder",
-    "generate",
-    "cancel",
-)
 
 
 @answers("Sequences")

@@ -11,24 +11,12 @@ from types import ModuleType
 from typing import Any, Self
 
 from oracle.sequences import FORMS, STOP
-from statecheck.sequences import DAMAGES
+from statecheck.sequences import DAMAGES, OPERATIONS
 
 VERSION = "STATECHECK_SEQUENCES"
 NEEDED = ("models", "new", "extend")
 CHOSEN_MODELS = "STATECHECK_MODELS"
 """Variable of the environment: names or patterns of the models to draw from, separated by commas."""
-OPERATIONS = (
-    "extend",
-    "fork",
-    "roll_back",
-    "save",
-    "load",
-    "load_damaged",
-    "drop",
-    "reorder",
-    "generate",
-    "cancel",
-)
 
 
 @dataclass(frozen=True)

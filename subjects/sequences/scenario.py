@@ -26,9 +26,9 @@ from oracle.sequences import (
     wrong_lengths,
 )
 from statecheck.case.values import Record, record
+from statecheck.sequences import OPERATIONS
 from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Handle, Library
-from subjects.sequences.protocol import OPERATIONS
 from subjects.sequences.reference import Reference
 from subjects.sequences.serving import FAILED
 

@@ -324,7 +324,10 @@ def slot_operations(draw: st.DrawFn, *more: str) -> tuple[int, Operations]:
     kinds = ("alloc", "alloc", *more, "free", "part", "left", "group", "clear")
     operations: list[tuple[str, int]] = []
     held: dict[int, int] = {}
-    for kind in draw(st.lists(st.sampled_from(kinds), max_size=12)):
+    chosen = draw(st.lists(st.sampled_from(kinds), max_size=11))
+    if more:  # The last one needs nothing before it: each example has what its property is about.
+        chosen.insert(draw(st.integers(0, len(chosen))), more[-1])
+    for kind in chosen:
         match kind:
             case "alloc":
                 held[len(operations)] = draw(st.integers(1, 3))
