@@ -291,7 +291,12 @@ def test_v1_postprocess_idempotent(trial: Example, batch: BatchAfterForward) -> 
     Where no state is shifted in its own block, everything that a copy reads is still there after it.
     """
     size = batch.setup.block_size
-    assume(not any(one.bias(size) > 0 and one.published(size) == one.running(size) for one in batch.requests))
+    assume(
+        not any(
+            request.bias(size) > 0 and request.published(size) == request.running(size)
+            for request in batch.requests
+        )
+    )
     once = trial.agrees(*batch.prepared(), *batch.postprocess_by_row())
     twice = trial.run(*batch.postprocess_by_row())
     trial.holds(once == twice, "the second time left something else than the first", place="the second time")
@@ -299,13 +304,13 @@ def test_v1_postprocess_idempotent(trial: Example, batch: BatchAfterForward) -> 
 
 def same_states(
     trial: Example,
-    one: BatchAfterForward | BatchBeforeForward,
-    left_one: Any,
+    batch: BatchAfterForward | BatchBeforeForward,
+    left: Any,
     other: BatchAfterForward | BatchBeforeForward,
     left_other: Any,
 ) -> None:
     """State that the blocks that requests have in both batches got the same bytes."""
-    before, after = one.cache.states(left_one), other.cache.states(left_other)
+    before, after = batch.cache.states(left), other.cache.states(left_other)
     for layer, request, column in sorted(before.keys() & after.keys()):
         want, got = before[layer, request, column], after[layer, request, column]
         where = f"{layer}, column {column} of request {request}"
@@ -366,8 +371,8 @@ def a_state_stays_the_same(
 ) -> None:
     """A state is copied as before."""
     other = change(batch, **amount)
-    one = trial.leaves(*batch.prepared(), *steps(batch))
-    same_states(trial, batch, one, other, trial.leaves(*other.prepared(), *steps(other)))
+    left = trial.leaves(*batch.prepared(), *steps(batch))
+    same_states(trial, batch, left, other, trial.leaves(*other.prepared(), *steps(other)))
 
 
 def reordered(batch: BatchAfterForward, order: int, slots: int = 0) -> BatchAfterForward:
@@ -406,10 +411,10 @@ def row_order_does_not_matter(
 ) -> None:
     """Rows may be in any order."""
     other = reordered(batch, **by)
-    one = trial.leaves(*batch.prepared(), *steps(batch))
-    two = trial.leaves(*other.prepared(), *steps(other))
-    same_states(trial, batch, one, other, two)
-    wanted, found = counts(batch, one), counts(other, two)
+    left = trial.leaves(*batch.prepared(), *steps(batch))
+    left_other = trial.leaves(*other.prepared(), *steps(other))
+    same_states(trial, batch, left, other, left_other)
+    wanted, found = counts(batch, left), counts(other, left_other)
     trial.equals("accepted counts", found, wanted)
 
 
@@ -421,9 +426,9 @@ def test_copy_meta_copied(trial: Example, step: RunnerStep) -> None:
     """
     size, cache = step.setup.block_size, step.cache
     trial.agrees(*step.prepared())
-    for number, one in enumerate(step.requests):
-        if one.previous(size) >= 0:
-            move = one.previous(size), one.running(size), one.bias if one.moves(size) else 0
+    for number, request in enumerate(step.requests):
+        if request.previous(size) >= 0:
+            move = request.previous(size), request.running(size), request.bias if request.moves(size) else 0
             trial.agrees(collect_request(cache, number, *move))
     trial.agrees(do_copies(cache.observes, schedule=step.schedule))
 

@@ -76,7 +76,8 @@ def test_all_mode_last_block(trial: Example, step: RunnerStep, rows: int, spec: 
 def staged(step: RunnerStep) -> list[Step]:
     """Everything that staging needs: a context, and a column for every request."""
     columns = {
-        row.id: one.running(step.setup.block_size) for row, one in zip(step.rows, step.requests, strict=True)
+        row.id: request.running(step.setup.block_size)
+        for row, request in zip(step.rows, step.requests, strict=True)
     }
     return [Let("config", step.setup.config(4)), step.setup.create(step.capacity), Let("state_idx", columns)]
 
@@ -149,8 +150,8 @@ def test_staging_token_counts(trial: Example, step: RunnerStep) -> None:
 
 def sampled_rows(batch: BatchAfterForward) -> tuple[Scheduled, ...]:
     return tuple(
-        Scheduled(f"r{request}", request, one.computed, one.length, one.drafts)
-        for request, one in ((request, batch.all_requests[request]) for request in batch.row_order)
+        Scheduled(f"r{number}", number, request.computed, request.length, request.drafts)
+        for number, request in ((number, batch.all_requests[number]) for number in batch.row_order)
     )
 
 
@@ -162,7 +163,7 @@ def after_a_step(batch: BatchAfterForward, *, with_postprocess: bool = True) -> 
     steps.append(Let("state_idx", {row.id: running[row.request] for row in rows}))
     if with_postprocess:
         steps.append(stage(batch.cache, rows, output, "bufs.postprocess_align"))
-    counts = batch.by_row([one.accepted for one in batch.all_requests], 2)
+    counts = batch.by_row([request.accepted for request in batch.all_requests], 2)
     steps.append(Let("counts", counts))
     steps.append(Let("accepted", int32([9] * batch.capacity).on_host()))
     return steps

@@ -91,17 +91,17 @@ def test_history_same_bytes(trial: Example, history: History) -> None:
     The same requests, the same forwards, the same accepted tokens: every runner ends with the same states.
     """
     take_through(trial, HistoryInRows(history, pointers=False))
-    one = pools(trial, history)
+    in_rows = pools(trial, history)
     take_through(trial, HistoryInSlots(history))
     trial.holds(
-        pools(trial, history) == one,
+        pools(trial, history) == in_rows,
         "requests in slots leave other bytes than requests in rows",
         place="slots",
     )
     if history.setup.layout == "SD":
         take_through(trial, HistoryInRows(history, pointers=True))
         trial.holds(
-            pools(trial, history) == one, "lists of pointers leave other bytes than tables", place="lists"
+            pools(trial, history) == in_rows, "lists of pointers leave other bytes than tables", place="lists"
         )
 
 

@@ -320,13 +320,13 @@ def test_builder_padding_rows(trial: Example, session: Session, rows: int) -> No
     """
     plain = replace(session.steps[0], padded_rows=0, padded_tokens=0)
     padded = replace(plain, padded_rows=rows)
-    one = built(trial, replace(session, steps=(plain,)))
+    metadata = built(trial, replace(session, steps=(plain,)))
     other = built(trial, replace(session, steps=(padded,)))
     for name in ("num_prefill_tokens", "num_decode_tokens", *TOKEN_LISTS, "cu_chunk_seqlen_p", "seq_idx_p"):
-        alone, beside = _values(one, name), _values(other, name)
+        alone, beside = _values(metadata, name), _values(other, name)
         trial.equals(name, beside, alone)
     for name in BY_ROW:
-        alone, beside = _rows_both_have(one, other, name)
+        alone, beside = _rows_both_have(metadata, other, name)
         if alone:
             trial.holds(
                 beside is not None and beside[: len(alone)] == alone,
@@ -336,11 +336,11 @@ def test_builder_padding_rows(trial: Example, session: Session, rows: int) -> No
             )
 
 
-def _rows_both_have(one: Record, other: Record, name: str) -> tuple[Any, Any]:
+def _rows_both_have(metadata: Record, other: Record, name: str) -> tuple[Any, Any]:
     """A field of each, of matrices the columns that both have: a step that no graph was captured for keeps the whole table's."""
-    tables = [dict(record.fields).get(name) for record in (one, other)]
+    tables = [dict(record.fields).get(name) for record in (metadata, other)]
     if not all(isinstance(table, Tensor) and len(table.shape) == 2 for table in tables):
-        return _values(one, name), _values(other, name)
+        return _values(metadata, name), _values(other, name)
     width = min(table.shape[1] for table in tables if table is not None)
     alone, beside = (tuple(row[:width] for row in table.rows()) for table in tables if table is not None)
     return alone, beside
@@ -362,9 +362,9 @@ def _values(metadata: Record, name: str) -> Any:
 def test_builder_relabelled_blocks(trial: Example, session: Session, shift: int) -> None:
     """Relabelled blocks come out relabelled and nothing else changes."""
     step = replace(session.steps[0], first_block=1)
-    one = built(trial, replace(session, steps=(step,)))
+    metadata = built(trial, replace(session, steps=(step,)))
     other = built(trial, replace(session, steps=(replace(step, first_block=1 + shift),)))
-    for name, value in one.fields:
+    for name, value in metadata.fields:
         moved = dict(other.fields)[name]
         if (
             name.endswith(("state_indices_tensor", "state_indices_tensor_d", "state_indices_tensor_p"))

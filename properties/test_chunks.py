@@ -52,7 +52,7 @@ def test_varlen_chunks_ends(trial: Example, packed: Packed, form: VectorForm) ->
 @prop("varlen-chunks/partition", "partition", VARLEN, packed=sequences)
 def test_varlen_chunks_partition(trial: Example, packed: Packed) -> None:
     """Chunks cover every token once."""
-    cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    cu, _, sequences = (tensor.values() for tensor in trial.returns(varlen_call(packed)))
     trial.equals("cu_chunk_seqlens", (cu[0], cu[-1]), (0, packed.starts[-1]))
     trial.holds(
         all(a < b for a, b in pairwise(cu)),
@@ -66,7 +66,7 @@ def test_varlen_chunks_partition(trial: Example, packed: Packed) -> None:
 @prop("varlen-chunks/boundaries", "partition", VARLEN, packed=sequences)
 def test_varlen_chunks_boundaries(trial: Example, packed: Packed) -> None:
     """No chunk crosses a sequence end or a physical chunk boundary."""
-    cu, _, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    cu, _, sequences = (tensor.values() for tensor in trial.returns(varlen_call(packed)))
     for chunk, ((begin, end), sequence) in enumerate(zip(pairwise(cu), sequences, strict=False)):
         inside = packed.starts[sequence] <= begin and end <= packed.starts[sequence + 1]
         trial.holds(
@@ -87,7 +87,7 @@ def test_varlen_chunks_boundaries(trial: Example, packed: Packed) -> None:
 @prop("varlen-chunks/last-chunk", "padding", VARLEN, packed=sequences)
 def test_varlen_chunks_last_chunk(trial: Example, packed: Packed) -> None:
     """The last chunk of a sequence is its own and minus one where it is empty."""
-    cu, last, sequences = (one.values() for one in trial.returns(varlen_call(packed)))
+    cu, last, sequences = (tensor.values() for tensor in trial.returns(varlen_call(packed)))
     for sequence, length in enumerate(packed.lens):
         chunk = last[sequence]
         right = (
@@ -109,7 +109,7 @@ def test_varlen_chunks_empty_rows(trial: Example, packed: Packed, rows: int) -> 
     cu, last, sequences = trial.returns(varlen_call(packed))
     padded = trial.returns(varlen_call(replace(packed, lens=(*packed.lens, *(0,) * rows))))
     expected = (cu.values(), (*last.values(), *(-1,) * rows), sequences.values())
-    observed = tuple(one.values() for one in padded)
+    observed = tuple(tensor.values() for tensor in padded)
     trial.equals("result", observed, expected)
 
 

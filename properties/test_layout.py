@@ -45,8 +45,8 @@ def test_temporal_copy_one_more_accepted(trial: Example, copy: Copy) -> None:
     later = replace(
         copy, cur_block_idx=copy.cur_block_idx + 1, num_accepted_tokens=copy.num_accepted_tokens - 1
     )
-    one, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
-    trial.equals("result", one, other)
+    result, other = trial.returns(copy.call(TEMPORAL)), trial.returns(later.call(TEMPORAL))
+    trial.equals("result", result, other)
 
 
 @prop("conv-copy/one-more-accepted", "metamorphic", CONV, copy=conv_copies(drawn_layouts=st.just("SD")))

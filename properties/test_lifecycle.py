@@ -227,8 +227,8 @@ class Scenarios(ExampleMachine):
             self.scenario = Scenario(replace(given["world"], profile=self.trial.profile), self.trial.keep)
         except Violation as error:
             self.trial.finds(error.flaw.failure)
-        for one in given["events"]:
-            self.happens(one, len(self.alive))
+        for change in given["events"]:
+            self.happens(change, len(self.alive))
 
     def teardown(self) -> None:
         if self.scenario is not None:

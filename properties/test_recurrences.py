@@ -66,7 +66,7 @@ def offered_of(
 
 def same_rows(
     trial: Example,
-    one: tuple[Batch, Returned],
+    first: tuple[Batch, Returned],
     other: tuple[Batch, Returned],
     rows: Sequence[tuple[int, int]],
     difference: str,
@@ -75,18 +75,18 @@ def same_rows(
 
     Rows without a token compare nothing: an example has a row with one.
     """
-    assume(any(one[0].rows[row].length for row, _ in rows))
+    assume(any(first[0].rows[row].length for row, _ in rows))
     for row, same in rows:
-        outputs = [batch.output(outcome, at) for (batch, outcome), at in ((one, row), (other, same))]
+        outputs = [batch.output(outcome, at) for (batch, outcome), at in ((first, row), (other, same))]
         trial.holds(
             outputs[0] == outputs[1],
             f"outputs of row {row} differ {difference}",
             "should be the same bytes",
             place="result",
         )
-        slots = [batch.rows[at].slots or () for (batch, _), at in ((one, row), (other, same))]
+        slots = [batch.rows[at].slots or () for (batch, _), at in ((first, row), (other, same))]
         for slot, same_slot in zip(*slots, strict=True):
-            held = one[0].state(one[1], slot), other[0].state(other[1], same_slot)
+            held = first[0].state(first[1], slot), other[0].state(other[1], same_slot)
             trial.holds(
                 held[0] == held[1],
                 f"the state of row {row} differs {difference}",
@@ -299,9 +299,9 @@ def no_order_of_programs_shows(trial: Example, batch: Batch, order: str, group: 
 def test_rejected_drafts_leave_nothing(trial: Example, batch: Batch, more: list[tuple[int, int]]) -> None:
     """Rejected drafts leave nothing behind."""
     offered = [
-        one
-        for one in trial.offered(*_RECURRENT)
-        if one.rpartition(".")[2] not in trial.profile.without_drafts
+        function
+        for function in trial.offered(*_RECURRENT)
+        if function.rpartition(".")[2] not in trial.profile.without_drafts
     ]
     if not offered:
         trial.lacks("a function that takes drafts")
@@ -321,7 +321,7 @@ def test_rejected_drafts_leave_nothing(trial: Example, batch: Batch, more: list[
         trial.agrees(*replace(batch, rows=rows).steps(2 * number))
         last = replace(batch, rows=following)
         outcomes.append(trial.returned(*last.steps(2 * number + 1, pool=f"states{2 * number}")))
-    for row, one in enumerate(following):
+    for row, request in enumerate(following):
         outputs = [last.output(outcome, row) for outcome in outcomes]
         trial.holds(
             outputs[0] == outputs[1],
@@ -329,8 +329,8 @@ def test_rejected_drafts_leave_nothing(trial: Example, batch: Batch, more: list[
             "should be the same bytes",
             place="result",
         )
-        for column in range(one.length if not last.is_conv else 0):
-            slot = (one.slots or ())[column]
+        for column in range(request.length if not last.is_conv else 0):
+            slot = (request.slots or ())[column]
             trial.holds(
                 last.state(outcomes[0], slot) == last.state(outcomes[1], slot),
                 f"the state behind token {column} of row {row} differs behind rejected drafts",

@@ -134,10 +134,10 @@ class Checks:
             Violation: it is not.
         """
         prefixes = self.ledger.prefixes.last(prefix, place.window) if place.window else [prefix]
-        for row, (one, wanted) in enumerate(zip(found, prefixes, strict=False)):
+        for row, (state, wanted) in enumerate(zip(found, prefixes, strict=False)):
             right = self.model.right(place, wanted)
-            if right is not None and one != right:
-                raise Violation(self._misread(request, place, access, row, one, wanted))
+            if right is not None and state != right:
+                raise Violation(self._misread(request, place, access, row, state, wanted))
 
     def _misread(
         self, request: str, place: StatePlace, access: StateAccess, row: int, found: bytes, prefix: int

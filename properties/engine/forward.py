@@ -157,7 +157,7 @@ class Forward:
             # The blocks that are written, and their conv rows from the first on, or their temporal state alone.
             stored: list[tuple[int, tuple[bytes, ...]]]
             if place.window:
-                rows = (*read[place.number], *(one[place.number] for one in written))
+                rows = (*read[place.number], *(states[place.number] for states in written))
                 stored = [
                     (block, rows[index + 1 : index + 1 + place.window + newest])
                     for block, index, newest in access.windows

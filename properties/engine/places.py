@@ -76,10 +76,10 @@ class Mirror:
         number = 0
         for layer, (name, group, pool) in enumerate(self.world.setup.named_layers()):
             kept = self.world.setup.groups[group]
-            for state, (one, offset) in enumerate(zip(kept.states, kept.offsets, strict=True)):
-                array, window = self._array(pool, offset, one)
-                label = f"{name}'s {one.kind} state" if len(kept.states) > 1 else f"{name}'s state"
-                yield StatePlace(number, layer, group, pool, state, window, array, label)
+            for index, (state, offset) in enumerate(zip(kept.states, kept.offsets, strict=True)):
+                array, window = self._array(pool, offset, state)
+                label = f"{name}'s {state.kind} state" if len(kept.states) > 1 else f"{name}'s state"
+                yield StatePlace(number, layer, group, pool, index, window, array, label)
                 number += 1
 
     def _array(self, pool: str, offset: int, state: Any) -> tuple[Bytes, int]:

@@ -149,7 +149,9 @@ class Contents:
             stale = any(found) and set(found) != {NEVER}
             return Content("stale" if stale else _unknown(found))
         # A temporal state says more than a row of a window.
-        wrong = min(self._wrong(places, block, held), key=lambda one: one[2] is not None, default=None)
+        wrong = min(
+            self._wrong(places, block, held), key=lambda mismatch: mismatch[2] is not None, default=None
+        )
         if wrong is None:
             return Content(token_count(self.ledger.prefixes.length(prefix)), prefix)
         if set(_bytes_of(places, block)) == {NEVER}:

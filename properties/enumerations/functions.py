@@ -62,20 +62,20 @@ def sampled(bound: int) -> Iterator[Mapping[str, Any]]:
     """One request after a forward: computed tokens, tokens and drafts of the step and block size add up to the bound."""
     for drafts, longer, computed, more in sums(bound, 4):
         for accepted in range(1, 2 + drafts):
-            one = RequestAfterStep(computed, 1 + drafts + more, drafts, accepted)
+            request = RequestAfterStep(computed, 1 + drafts + more, drafts, accepted)
             # A block has room for the drafts of a step.
-            yield {"batch": BatchAfterForward(_setup(1 + drafts + longer, drafts), (one,))}
+            yield {"batch": BatchAfterForward(_setup(1 + drafts + longer, drafts), (request,))}
 
 
 def starting(bound: int) -> Iterator[Mapping[str, Any]]:
     """One request before a forward: tokens, accepted and rejected drafts and block size add up to the bound."""
-    for one, block_size, spec in _starting(bound):
-        yield {"batch": BatchBeforeForward(_setup(block_size, spec), (one,))}
+    for request, block_size, spec in _starting(bound):
+        yield {"batch": BatchBeforeForward(_setup(block_size, spec), (request,))}
 
 
-def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The requests of both batches in one, if they are of one model: each row is decided by itself."""
-    batch, more = one["batch"], other["batch"]
+    batch, more = first["batch"], other["batch"]
     if batch.setup != more.setup:
         return None
     return {"batch": replace(batch, requests=(*batch.requests, *more.requests))}
@@ -96,7 +96,7 @@ def in_slots(bound: int) -> Iterator[Mapping[str, Any]]:
         for longer, spare, *sizes in sums(bound - number, number + 2):
             if number + spare <= _MOST_SLOTS:
                 for requests in _rising_requests(sizes):
-                    spec = max(one.accepted for one in requests) - 1
+                    spec = max(request.accepted for request in requests) - 1
                     for slots in _choices(number + spare, number):
                         rows = BatchLayout(slots=_seeds(number + spare)[slots], spare=spare)
                         yield {"batch": BatchBeforeForward(_setup(1 + spec + longer, spec), requests, rows)}
@@ -108,14 +108,14 @@ def _rising_requests(sizes: list[int]) -> Iterator[tuple[RequestBeforeStep, ...]
         yield ()
         return
     for first, more, accepted in sums(sizes[0], 3):
-        one = RequestBeforeStep(first, 1 + more, 1 + accepted)
+        request = RequestBeforeStep(first, 1 + more, 1 + accepted)
         for rest in _rising_requests(sizes[1:]) if first or not accepted else ():
-            if not rest or _key(one) <= _key(rest[0]):
-                yield (one, *rest)
+            if not rest or _key(request) <= _key(rest[0]):
+                yield (request, *rest)
 
 
-def _key(one: RequestBeforeStep) -> tuple[int, int, int]:
-    return one.first_state, one.length, one.accepted
+def _key(request: RequestBeforeStep) -> tuple[int, int, int]:
+    return request.first_state, request.length, request.accepted
 
 
 def _choices(capacity: int, rows: int) -> Iterator[tuple[int, ...]]:
@@ -194,7 +194,7 @@ def with_prefixes(bound: int) -> Iterator[Mapping[str, Any]]:
 
 def _rows_with_prefixes(size: int) -> Iterator[Rows]:
     def decodes(size: int) -> Iterator[StepRequest]:
-        return (replace(one, prefilling=False) for one in _started(size))
+        return (replace(request, prefilling=False) for request in _started(size))
 
     return _in_order(size, decodes)
 

@@ -32,7 +32,7 @@ def arrive(request: str, *prompt: int) -> Event:
 
 def finish(scenario: Scenario, request: str) -> None:
     """A request that has come to its longest has ended."""
-    if request in {one.id for one in scenario.live}:
+    if request in {live.id for live in scenario.live}:
         scenario.engine.finish(request)
 
 
@@ -65,9 +65,13 @@ class Living:
         resets = _RESETS if self.stepped and self.alive else _RESETS[:1]
         ends = (some for number in range(len(self.alive) + 1) for some in combinations(self.alive, number))
         for first, arrival, ended in product(resets, _ARRIVALS if self.waits else _ARRIVALS[:1], ends):
-            stay = tuple(one for one in self.alive if one not in ended)
+            stay = tuple(request for request in self.alive if request not in ended)
             alive = (*stay, _SECOND) if arrival else stay
-            before: tuple[Event, ...] = (*first, *arrival, *(partial(finish, request=one) for one in ended))
+            before: tuple[Event, ...] = (
+                *first,
+                *arrival,
+                *(partial(finish, request=request) for request in ended),
+            )
             then = Living(alive, self.waits and not arrival, stepped=True)
             for step, cost in _steps(alive, preempts=self.stepped):
                 yield (*before, step), len(before) + cost, then

@@ -119,7 +119,7 @@ class LiveMarks(Marks):
         running = [name for name in alive if name in self._computed or name in rows]
         waits = [name for name in alive if name not in running]
         self.note("a request waits for a row", waits and len(running) >= world.max_num_seqs)
-        few = value["free"] < world.blocks_of_one - 1
+        few = value["free"] < world.blocks_of_a_request - 1
         self.note(
             "a request waits for blocks while a row is free",
             waits and rows and few and len(running) < world.max_num_seqs,

@@ -115,7 +115,7 @@ class RadixRun(EngineRun):
         own = (*begun, *self.own_tokens(event.own))
         name, prompt = f"r{len(self.tokens)}", (*kept, *own)
         if replaces:
-            session.turns = [one for one in session.turns if after and not self.is_behind(one, after)]
+            session.turns = [turn for turn in session.turns if after and not self.is_behind(turn, after)]
         self.prompts[name], self.parents[name] = len(prompt), after
         session.turns.append(name)
         most = min(event.max_tokens, room - len(prompt))

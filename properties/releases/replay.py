@@ -167,11 +167,11 @@ def world_of(options: ReplayOptions, traffic: TrafficSummary, longest: int) -> L
         layout=options.layout,
     )
     mean = -(-(traffic.tokens_in + traffic.tokens_out) // traffic.requests)
-    one = -(-mean // size) + len(kinds) * (2 + drafts)
-    scarce = 1 + int(options.max_num_seqs * one * _SCARCE)
-    blocks = max(scarce, world.blocks_of_one) if options.blocks is None else options.blocks
-    if blocks < world.blocks_of_one:
-        rule = f">= {world.blocks_of_one}, those of the longest request"
+    mean_blocks = -(-mean // size) + len(kinds) * (2 + drafts)
+    scarce = 1 + int(options.max_num_seqs * mean_blocks * _SCARCE)
+    blocks = max(scarce, world.blocks_of_a_request) if options.blocks is None else options.blocks
+    if blocks < world.blocks_of_a_request:
+        rule = f">= {world.blocks_of_a_request}, those of the longest request"
         raise ValueError(f"blocks = {blocks}, but should be {rule} [replay-trace]")
     return replace(world, num_blocks=blocks)
 
@@ -321,7 +321,9 @@ def replay(options: ReplayOptions, console: Console) -> int:
     def arriving() -> Iterator[Arrival]:
         return arrivals(options.trace, factor=options.factor, limit=options.requests)
 
-    world = world_of(options, traffic, max(len(one.prompt) + one.output_length for one in arriving()))
+    world = world_of(
+        options, traffic, max(len(arrival.prompt) + arrival.output_length for arrival in arriving())
+    )
     violations = Violations(
         subject, f"real-engine/{options.runner.lower()}", world.settings_with(subject.inside)
     )
@@ -356,7 +358,7 @@ def replay(options: ReplayOptions, console: Console) -> int:
         "seconds": seconds,
         "traffic": asdict(traffic),
         "counts": asdict(counts),
-        "violations": [asdict(one) for one in violations.found],
+        "violations": [asdict(violation) for violation in violations.found],
         "steps_per_second": steps_per_second,
         "options": {
             name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()
@@ -372,12 +374,12 @@ def replay(options: ReplayOptions, console: Console) -> int:
         table.add_row(name.replace("_", " "), f"{number:,}")
     table.add_row("steps/s", f"{steps_per_second:,.1f}")
     console.print(table)
-    declared = Counter(one.defect for one in violations.found if one.defect)
+    declared = Counter(violation.defect for violation in violations.found if violation.defect)
     for name, count in sorted(declared.items()):
         _print(console, f"known: {name}, {count:,} violation{'s' if count > 1 else ''}")
-    undeclared = [one for one in violations.found if not one.defect]
-    for one in undeclared[:_SHOWN]:
-        _print(console, f"VIOLATION in step {one.step}, {one.law}: {one.message}")
+    undeclared = [violation for violation in violations.found if not violation.defect]
+    for violation in undeclared[:_SHOWN]:
+        _print(console, f"VIOLATION in step {violation.step}, {violation.law}: {violation.message}")
     if len(undeclared) > _SHOWN:
         _print(console, f"and {len(undeclared) - _SHOWN:,} more, in replay.json")
     _print(console, f"{outcome}: {counts.steps:,} steps in {seconds:.0f} s; {options.out / 'replay.json'}")

@@ -117,7 +117,7 @@ class Violations:
         made = call("LiveEngine", settings=self.settings, bind="engine")
         begun: Value = {request: {"begins": True}}
         shown = (*self._latest, *([last[1].value] if isinstance(last[1], Returned) else []))
-        times = self._begun.get(request, 0) - sum(_begins(one, request) for one in shown)
+        times = self._begun.get(request, 0) - sum(_begins(step, request) for step in shown)
         before = (*[record("LiveStep", scheduled=begun, findings=())] * times, *self._latest)
         steps = (made, *[call(STEP, turns={})] * len(before), last[0])
         actual = (Returned(None), *map(Returned, before), last[1])

@@ -20,7 +20,7 @@ def _sent(_: object, family: str, sizes: Mapping[str, int], source_tp: int, targ
     SCATTERED.reached_if(source_tp < target_tp)
     EQUAL.reached_if(source_tp == target_tp)
     units = {part.units for layout in layouts_of(family, sizes) for part in layout.parts}
-    SHARED_IN_ONE.reached_if(any((one % source_tp > 0) != (one % target_tp > 0) for one in units))
+    SHARED_IN_ONE.reached_if(any((count % source_tp > 0) != (count % target_tp > 0) for count in units))
 
 
 @watches(units_of_rank)

@@ -19,7 +19,7 @@ AT_BOUNDARY = _declare("the last accepted draft is at a boundary")
 @watches(moved)
 def _moved(_: object, moves: Sequence[EntryMove]) -> None:
     NOTHING.reached_if(not moves)
-    SEVERAL.reached_if(len({one.target_at for one in moves}) > 1)
+    SEVERAL.reached_if(len({move.target_at for move in moves}) > 1)
 
 
 @watches(cleared_slots)
@@ -30,13 +30,13 @@ def _cleared(_: object, slots: Sequence[int]) -> None:
 @watches(accepted_states)
 def _accepted(_: object, chosen: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
     drafts = [draft for _, given in chosen for draft in given]
-    REJECTED.reached_if(any(one < 0 for one in drafts) and any(one >= 0 for one in drafts))
-    KEPT.reached_if(len(chosen) > 1 and any(one >= 0 for one in chosen[1][1]))
+    REJECTED.reached_if(any(draft < 0 for draft in drafts) and any(draft >= 0 for draft in drafts))
+    KEPT.reached_if(len(chosen) > 1 and any(draft >= 0 for draft in chosen[1][1]))
 
 
 @watches(last_accepted)
 def _last(answer: tuple[list[int], list[int] | None]) -> None:
     last, kept = answer
-    there = [(one, other) for one, other in zip(last, kept or (), strict=False) if other >= 0]
-    BOUNDARY.reached_if(any(one != other for one, other in there))
-    AT_BOUNDARY.reached_if(any(one == other for one, other in there))
+    there = [(draft, boundary) for draft, boundary in zip(last, kept or (), strict=False) if boundary >= 0]
+    BOUNDARY.reached_if(any(draft != boundary for draft, boundary in there))
+    AT_BOUNDARY.reached_if(any(draft == boundary for draft, boundary in there))

@@ -16,7 +16,7 @@ CUT = _declare("a chunk of the batch has tokens of two rows")
 
 @watches(kept_states)
 def _kept(answer: list[KeptState], boundaries: Sequence[int | None]) -> None:
-    sources = {one.source for one in answer}
+    sources = {state.source for state in answer}
     LAST.reached_if("last" in sources)
     OF_CHUNK.reached_if("chunk" in sources)
     COMPUTED.reached_if("computed" in sources)

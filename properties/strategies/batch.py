@@ -61,7 +61,10 @@ class Batch:
     @property
     def seq_lens(self) -> tuple[int, ...]:
         """Length after the step; 0 for padding."""
-        return (*(one.num_computed + one.query_len for one in self.requests), *(0,) * self.padded_rows)
+        return (
+            *(request.num_computed + request.query_len for request in self.requests),
+            *(0,) * self.padded_rows,
+        )
 
     @property
     def is_prefilling(self) -> tuple[bool, ...]:
@@ -161,7 +164,7 @@ _DRAFTS = st.sampled_from((*(2,) * 30, *around(MANY_DRAFTS)))
 def _rows(num_spec: int) -> st.SearchStrategy[list[RequestRow]]:
     mixed = _mostly_filled_lists(decodes(num_spec=num_spec) | prefills(), MAX_ROWS)
     uniform = st.builds(
-        lambda drafts, found: [replace(one, query_len=1 + drafts) for one in found],
+        lambda drafts, found: [replace(request, query_len=1 + drafts) for request in found],
         st.integers(0, num_spec),
         st.lists(decodes(), min_size=1, max_size=MAX_ROWS),
     )

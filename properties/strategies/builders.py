@@ -346,7 +346,7 @@ WIDE = 2**20
 
 def _boundaries(unit: int, longest: int) -> tuple[int, ...]:
     around = {multiple * unit + offset for multiple in range(1, 4) for offset in (0, 1, -1)}
-    return tuple(sorted(one for one in around if 1 <= one <= longest))
+    return tuple(sorted(size for size in around if 1 <= size <= longest))
 
 
 MAX_ROWS = 5

@@ -250,7 +250,7 @@ class Batch:
                 ]
                 memory.append([*chain.from_iterable(own), *self._unread(gap)])
             held = f"{'inputs' if self.packed else group[0]}{number}"
-            raw = [raw_floats(one, self.dtype) for one in memory]
+            raw = [raw_floats(values, self.dtype) for values in memory]
             if self.apart:
                 lets.append(Let(held, Tensor("uint8", (stride * size * self.tokens,), None)))
                 for token, of_token in enumerate(raw):
@@ -388,7 +388,7 @@ class Batch:
         """The bytes of a row's outputs."""
         result = outcome.value
         width = prod(result.shape[1:])
-        first = sum(one.length for one in self.rows[:row])
+        first = sum(earlier.length for earlier in self.rows[:row])
         values = result.values()[first * width : (first + self.rows[row].length) * width]
         return raw_floats(values, result.dtype)
 
@@ -566,7 +566,11 @@ def batches(
         slots,
         draw(st.integers(0, 3)),
         draw(st.sampled_from(("float32", "bfloat16", "float16"))),
-        draw(st.frozensets(st.sampled_from(sorted({one for names in _OPTIONS.values() for one in names})))),
+        draw(
+            st.frozensets(
+                st.sampled_from(sorted({option for names in _OPTIONS.values() for option in names}))
+            )
+        ),
         most_drafts,
         draw(st.booleans()),
         draw(st.integers(0, 2)) if padding else 0,

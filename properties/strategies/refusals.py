@@ -640,7 +640,7 @@ def postprocesses() -> Iterator[BadInput]:
     yield BadInput("postprocess_mamba_align_gpu: no context", postprocessed(with_postprocess=False))
     counts = "num_accepted_tokens_cpu_tensor"
     yield from bad_inputs(postprocessed(), {
-        counts: tuple(one.on_host() for one in (int32([1]), int64([1, 1]), int32([[1, 1], [1, 1]]))),
+        counts: tuple(tensor.on_host() for tensor in (int32([1]), int64([1, 1]), int32([[1, 1], [1, 1]]))),
         "num_accepted_tokens_gpu": (int64([3, 1]),),
     })
     unknown: dict[str, Value] = {

@@ -160,7 +160,7 @@ _BESIDE = st.integers(-1, 1)
 
 
 def _each(operation: st.SearchStrategy[Operation]) -> st.SearchStrategy[Operations]:
-    return operation.map(lambda one: (one,))
+    return st.tuples(operation)
 
 
 def _grows(sequence: int) -> st.SearchStrategy[Operation]:
@@ -183,7 +183,7 @@ _TOKENS = st.one_of(_FEW_TOKENS, _FEW_TOKENS, _MANY_TOKENS)
 
 def _rows(least: int) -> st.SearchStrategy[tuple[tuple[int, Numbers], ...]]:
     row = st.tuples(_SEQUENCE, _TOKENS)
-    return st.lists(row, min_size=least, max_size=SEQUENCES, unique_by=lambda one: one[0]).map(tuple)
+    return st.lists(row, min_size=least, max_size=SEQUENCES, unique_by=lambda drawn: drawn[0]).map(tuple)
 
 
 _ROWS = _rows(1)

@@ -189,14 +189,16 @@ class AlignBatch:
     @cached_property
     def cache(self) -> Cache:
         setup, requests = self.setup, self.all_requests
-        widths = [width for one in requests if (width := one.width(setup)) is not None]
+        widths = [width for request in requests if (width := request.width(setup)) is not None]
         return Cache(
             setup,
-            tuple(one.columns(setup) for one in requests),
+            tuple(request.columns(setup) for request in requests),
             self.table_order,
             self.filling,
             tuple(
-                (r, column) for r, one in enumerate(requests) for column in sorted(one.null_columns(setup))
+                (r, column)
+                for r, request in enumerate(requests)
+                for column in sorted(request.null_columns(setup))
             ),
             min(widths, default=None),
         )
@@ -266,20 +268,22 @@ class BatchAfterForward(AlignBatch):
     def written(self) -> set[tuple[int, int]]:
         """Request and column of the block before each boundary that accepted tokens reach, where nothing is flawed."""
         size, every = self.setup.block_size, enumerate(self.all_requests)
-        return {(request, one.published(size)) for request, one in every if one.bias(size) >= 0}
+        return {(at, request.published(size)) for at, request in every if request.bias(size) >= 0}
 
     def shifted(self) -> list[tuple[int, int, int]]:
         """Request, column and bias of each request that is stored in the very block that it is in, by so many rows."""
         size, every = self.setup.block_size, enumerate(self.all_requests)
-        stored = [(at, one) for at, one in every if at - self.rows.ahead not in self.rows.skipped]
-        own = [(at, one) for at, one in stored if one.published(size) == one.running(size)]
-        return [(at, one.running(size), one.bias(size)) for at, one in own if one.bias(size) > 0]
+        stored = [(at, request) for at, request in every if at - self.rows.ahead not in self.rows.skipped]
+        own = [(at, request) for at, request in stored if request.published(size) == request.running(size)]
+        return [
+            (at, request.running(size), request.bias(size)) for at, request in own if request.bias(size) > 0
+        ]
 
     def running(self) -> list[int]:
         """The running columns, -1 for a request that is said to have none."""
         return [
-            -1 if one.flaw == "no source column" else one.running(self.setup.block_size)
-            for one in self.all_requests
+            -1 if request.flaw == "no source column" else request.running(self.setup.block_size)
+            for request in self.all_requests
         ]
 
     def prepared(self) -> list[Step]:
@@ -290,11 +294,11 @@ class BatchAfterForward(AlignBatch):
         """Postprocess with per-request values in the order of the rows; behind them, those of a row that is due."""
         every, size = self.all_requests, self.setup.block_size
         vectors = {
-            "counts": ([one.accepted for one in every], 2),
+            "counts": ([request.accepted for request in every], 2),
             "columns": (self.running(), 0),
-            "scheduled": ([one.length for one in every], 2),
-            "computed": ([one.computed for one in every], size),
-            "drafts": ([one.drafts for one in every], 1),
+            "scheduled": ([request.length for request in every], 2),
+            "computed": ([request.computed for request in every], size),
+            "drafts": ([request.drafts for request in every], 1),
         }
         named = [Let(name, self.by_row(values, other)) for name, (values, other) in vectors.items()]
         return [*named, self.postprocess()]
@@ -315,7 +319,7 @@ class BatchAfterForward(AlignBatch):
         Counts go to a copy of the counts, so that a kernel may store all of them or those that change.
         """
         *named, _ = self.postprocess_by_row()
-        copied = self.by_row([one.accepted for one in self.all_requests], 2)
+        copied = self.by_row([request.accepted for request in self.all_requests], 2)
         arguments: dict[str, Value] = {
             "num_accepted_tokens_ptr": Name("counts"),
             "mamba_state_idx_ptr": Name("columns"),
@@ -333,9 +337,9 @@ class BatchAfterForward(AlignBatch):
         """Postprocess with per-request values in slots; what no row is mapped to would be due."""
         every, size = self.all_requests, self.setup.block_size
         vectors = {
-            "counts": ([one.accepted for one in every], 2),
+            "counts": ([request.accepted for request in every], 2),
             "columns": (self.running(), 1),
-            "computed": ([one.computed_after for one in every], 2 * size),
+            "computed": ([request.computed_after for request in every], 2 * size),
         }
         named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
         return [*named, Let("mapping", self.mapping), self.postprocess_align()]
@@ -358,17 +362,17 @@ class BatchBeforeForward(AlignBatch):
     def written(self) -> set[tuple[int, int]]:
         """Request and column of the block where each request that moves goes on, where nothing is flawed."""
         size, every = self.setup.block_size, enumerate(self.all_requests)
-        return {(request, one.running(size)) for request, one in every if one.moves(size)}
+        return {(at, request.running(size)) for at, request in every if request.moves(size)}
 
     def previous(self) -> list[int]:
         """The columns of the last step, -1 for a request that is said to have none."""
         return [
-            -1 if one.flaw == "no source column" else one.previous(self.setup.block_size)
-            for one in self.all_requests
+            -1 if request.flaw == "no source column" else request.previous(self.setup.block_size)
+            for request in self.all_requests
         ]
 
     def running(self) -> list[int]:
-        return [one.running(self.setup.block_size) for one in self.all_requests]
+        return [request.running(self.setup.block_size) for request in self.all_requests]
 
     def prepared(self) -> list[Step]:
         return with_context(self.cache, self.capacity)
@@ -378,7 +382,7 @@ class BatchBeforeForward(AlignBatch):
         vectors = {
             "columns": (self.running(), 1),
             "src_col": (self.previous(), 0),
-            "bias": ([one.bias for one in self.all_requests], 0),
+            "bias": ([request.bias for request in self.all_requests], 0),
         }
         named = [Let(name, self.by_slot(values, other)) for name, (values, other) in vectors.items()]
         return [*named, Let("mapping", self.mapping), self.precopy()]
@@ -401,8 +405,8 @@ class BatchBeforeForward(AlignBatch):
         starts = tuple(accumulate((self.all_requests[r].length for r in self.row_order), initial=0))
         vectors = {
             "columns": (self.previous(), 5),
-            "computed": ([one.computed for one in self.all_requests], 9),
-            "counts": ([one.accepted for one in self.all_requests], 4),
+            "computed": ([request.computed for request in self.all_requests], 9),
+            "counts": ([request.accepted for request in self.all_requests], 4),
             "src_col": ([77] * self.num_reqs, 77),
             "bias": ([88] * self.num_reqs, 88),
         }
@@ -440,8 +444,10 @@ def batches_after_forward(
     if in_place:
         return staying
     models = setups(**sizes)
-    one = partial(sampled, flawed=flawed)
-    any_requests = _batches(BatchAfterForward, models, one, by_slot, _ahead(crowded, reordered), most=most)
+    requests = partial(sampled, flawed=flawed)
+    any_requests = _batches(
+        BatchAfterForward, models, requests, by_slot, _ahead(crowded, reordered), most=most
+    )
     # Behind idle rows, requests that stay in their block are few among all, and counted apart.
     some_staying = st.sampled_from((any_requests, staying)).flatmap(lambda chosen: chosen)
     return some_staying if crowded else any_requests
@@ -482,19 +488,19 @@ def _ahead(crowded: bool, reordered: bool) -> tuple[int, ...]:
 
 
 @st.composite
-def _batches(draw, kind, models, one_of, by_slot, ahead, tiles=(), most=_MOST):  # type: ignore[no-untyped-def]
+def _batches(draw, kind, models, request_of, by_slot, ahead, tiles=(), most=_MOST):  # type: ignore[no-untyped-def]
     setup = draw(models)
-    one = one_of(setup.block_size, setup.num_spec)
-    parts = draw(_parts(one, by_slot, ahead, tiles))
+    request = request_of(setup.block_size, setup.num_spec)
+    parts = draw(_parts(request, by_slot, ahead, tiles))
     requests = parts.pop("requests")[: setup.most_requests(most)]
     return _fitting(kind(setup, requests, **parts))
 
 
 @cache
-def _parts(one, by_slot: bool, ahead: tuple[int, ...], tiles):  # type: ignore[no-untyped-def]
+def _parts(request, by_slot: bool, ahead: tuple[int, ...], tiles):  # type: ignore[no-untyped-def]
     """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
-    some = st.lists(one, min_size=1, max_size=_MOST)
-    rows = _standings(by_slot, ahead)
+    some = st.lists(request, min_size=1, max_size=_MOST)
+    rows = _layouts(by_slot, ahead)
     drawn_tiles = {"tile": st.sampled_from(tiles)} if tiles else {}
 
     @st.composite
@@ -526,7 +532,7 @@ def _fitting(batch):  # type: ignore[no-untyped-def]
 
 
 @st.composite
-def _standings(draw: st.DrawFn, by_slot: bool, crowds: Sequence[int]) -> BatchLayout:
+def _layouts(draw: st.DrawFn, by_slot: bool, crowds: Sequence[int]) -> BatchLayout:
     """Where the rows of up to four requests are; it is the batch that knows how many these are."""
     ahead = draw(st.sampled_from(crowds))
     # What is wrong with rows of the second vector alone shows where no row before them does the same.
@@ -554,8 +560,8 @@ def far_batches_before_forward() -> st.SearchStrategy[BatchBeforeForward]:
 @st.composite
 def _far(draw, kind, requests):  # type: ignore[no-untyped-def]
     setup = draw(_FAR)
-    one = draw(_made(requests, setup.block_size, setup.num_spec))
-    return kind(setup, (one,), filling=draw(far_fillings()))
+    request = draw(_made(requests, setup.block_size, setup.num_spec))
+    return kind(setup, (request,), filling=draw(far_fillings()))
 
 
 @cache

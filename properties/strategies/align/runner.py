@@ -251,26 +251,28 @@ class RunnerStep:
     @property
     def rows(self) -> tuple[Scheduled, ...]:
         return tuple(
-            Scheduled(f"r{number}", number, one.computed, one.length, self._drafts(one))
-            for number, one in enumerate(self.requests)
+            Scheduled(f"r{number}", number, request.computed, request.length, self._drafts(request))
+            for number, request in enumerate(self.requests)
         )
 
-    def _drafts(self, one: RequestBeforeStep) -> int:
-        return one.length - 1 if one.computed and one.length <= 1 + self.setup.num_spec else 0
+    def _drafts(self, request: RequestBeforeStep) -> int:
+        return request.length - 1 if request.computed and request.length <= 1 + self.setup.num_spec else 0
 
     @property
     def cache(self) -> Cache:
         rows = (*range(len(self.requests)), *(None,) * (self.capacity - len(self.requests)))
-        return Cache(self.setup, tuple(one.columns(self.setup) for one in self.requests), rows, self.filling)
+        return Cache(
+            self.setup, tuple(request.columns(self.setup) for request in self.requests), rows, self.filling
+        )
 
     @property
     def state_idx(self) -> dict[str, int]:
         """The remembered columns: of requests that are gone, and of resumed ones, what they were long ago."""
         size = self.setup.block_size
         known = {
-            row.id: one.previous(size)
-            for row, one in zip(self.rows, self.requests, strict=True)
-            if one.remembered
+            row.id: request.previous(size)
+            for row, request in zip(self.rows, self.requests, strict=True)
+            if request.remembered
         }
         known.update(dict.fromkeys(self._resumed, 7))
         return {f"{why}{number}": 40 + number for number, why in enumerate(self.gone)} | known
@@ -280,14 +282,14 @@ class RunnerStep:
         """Requests that are said to be resumed, although there is a column for them: new ones, and those with hits."""
         return [
             row.id
-            for row, one in zip(self.rows, self.requests, strict=True)
-            if self.resumed and not one.remembered
+            for row, request in zip(self.rows, self.requests, strict=True)
+            if self.resumed and not request.remembered
         ]
 
     @property
     def output(self) -> Record:
-        def those(why: str) -> list[str]:
-            return [f"{one}{number}" for number, one in enumerate(self.gone) if one == why]
+        def those(reason: str) -> list[str]:
+            return [f"{reason}{number}" for number, gone_for in enumerate(self.gone) if gone_for == reason]
 
         resumed = self._resumed + those("resumed")
         preempted = those("preempted")
@@ -297,7 +299,7 @@ class RunnerStep:
 
     def accepted(self) -> Tensor:
         """The counts on the host, by row; behind the rows, others."""
-        return int32(spread((one.accepted for one in self.requests), self.capacity, 3)).on_host()
+        return int32(spread((request.accepted for request in self.requests), self.capacity, 3)).on_host()
 
     def prepared(self) -> list[Step]:
         """Everything that `preprocess` needs."""
@@ -367,7 +369,7 @@ def _representable(layout: str, parts: dict[str, Any]) -> dict[str, Any]:
     """Through a pointer and a size a channel-first conv state is copied as a whole or not at all."""
     if not parts["pointers"] or layout == "SD":
         return parts
-    plain = (replace(one, accepted=1, first_state=one.computed) for one in parts["requests"])
+    plain = (replace(request, accepted=1, first_state=request.computed) for request in parts["requests"])
     return parts | {"requests": tuple(plain)}
 
 

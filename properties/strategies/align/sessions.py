@@ -46,12 +46,12 @@ class SessionRequest:
         return found
 
 
-def next_count(one: RequestAfterStep, block_size: int) -> int:
-    """The accepted count that the step after `one` starts with."""
+def next_count(request: RequestAfterStep, block_size: int) -> int:
+    """The accepted count that the request's next step starts with."""
     return (
         1
-        if one.published(block_size) == one.running(block_size) and one.bias(block_size) >= 0
-        else one.accepted
+        if request.published(block_size) == request.running(block_size) and request.bias(block_size) >= 0
+        else request.accepted
     )
 
 
@@ -89,8 +89,8 @@ class History:
     def rows(self, number: int) -> list[Scheduled]:
         """The requests in step `number`."""
         return [
-            Scheduled(f"r{request}", request, one.computed, one.length, one.drafts)
-            for request, one in self.steps[number].items()
+            Scheduled(f"r{request}", request, step.computed, step.length, step.drafts)
+            for request, step in self.steps[number].items()
         ]
 
     def tables(self, rows: tuple[int | None, ...]) -> Iterator[Step]:
@@ -115,17 +115,17 @@ class History:
 
         Of a decode, one temporal state per token, in a column each, and one conv state with all tokens' rows.
         """
-        for request, one in self.steps[number].items():
-            run, prompt = one.running(self.setup.block_size), number == 0
+        for request, step in self.steps[number].items():
+            run, prompt = step.running(self.setup.block_size), number == 0
             for place in places(self.cache):
                 if prompt:
-                    yield from self.recurrence.written(place, request, run, one.computed + one.length)
+                    yield from self.recurrence.written(place, request, run, step.computed + step.length)
                 elif self.recurrence.rows(place):
-                    newest = one.length - 1
-                    yield from self.recurrence.written(place, request, run, one.computed + 1, newest)
+                    newest = step.length - 1
+                    yield from self.recurrence.written(place, request, run, step.computed + 1, newest)
                 else:
-                    for token in range(one.length):
-                        tokens = one.computed + 1 + token
+                    for token in range(step.length):
+                        tokens = step.computed + 1 + token
                         yield from self.recurrence.written(place, request, run + token, tokens)
 
     def misread(self, number: int, left: Mapping[str, Value], counts: Mapping[int, int]) -> str:
@@ -135,19 +135,19 @@ class History:
             left: the pools before the forward.
             counts: by request, the accepted tokens whose state it starts from.
         """
-        for request, one in self.steps[number].items():
-            if one.computed:
-                run = one.running(self.setup.block_size)
-                message = self._wrong(request, run, counts[request] - 1, one.computed, left)
+        for request, step in self.steps[number].items():
+            if step.computed:
+                run = step.running(self.setup.block_size)
+                message = self._wrong(request, run, counts[request] - 1, step.computed, left)
                 if message:
                     return f"before step {number}, {message}"
         return ""
 
     def misstored(self, number: int, left: Mapping[str, Value]) -> str:
         """Which block that is full after step `number` does not have the state at its end, in words."""
-        for request, one in self.steps[number].items():
-            if one.bias(self.setup.block_size) >= 0:
-                column, tokens = one.published(self.setup.block_size), one.boundary(self.setup.block_size)
+        for request, step in self.steps[number].items():
+            if step.bias(self.setup.block_size) >= 0:
+                column, tokens = step.published(self.setup.block_size), step.boundary(self.setup.block_size)
                 message = self._wrong(request, column, 0, tokens, left)
                 if message:
                     return f"after step {number}, {message}"
@@ -247,7 +247,7 @@ class HistoryInRows:
         history, rows = self.history, self.history.rows(number)
         yield self._runner.staged(history.cache, rows, scheduler_output(rows))
         yield from history.forward(number)
-        sampled = [one.accepted for one in history.steps[number].values()]
+        sampled = [step.accepted for step in history.steps[number].values()]
         yield from self._runner.after(history.cache, rows, sampled)
 
     def _condense(self, number: int) -> Iterator[Step]:
@@ -297,7 +297,7 @@ class HistoryInSlots:
         live = tuple(now)
         yield from self.history.tables(self._table_order(live))
         slots = [self.slots[request] for request in live]
-        yield from self._runner.step(slots, [one.length for one in now.values()])
+        yield from self._runner.step(slots, [step.length for step in now.values()])
         yield self._runner.advance(len(live))
         yield self._runner.precopy(len(live), ("counts",))
 
@@ -317,13 +317,15 @@ class HistoryInSlots:
         """From the forward on."""
         yield from self.history.forward(number)
         done = self._done(number)
-        counts = self._by_slot({request: one.accepted for request, one in done.items()})
-        computed = self._by_slot({request: one.computed_after for request, one in done.items()})
+        counts = self._by_slot({request: step.accepted for request, step in done.items()})
+        computed = self._by_slot({request: step.computed_after for request, step in done.items()})
         yield from self._runner.after(len(self.history.steps[number]), counts, computed)
 
     def _done(self, number: int) -> dict[int, RequestAfterStep]:
         """The last step of each request so far."""
-        return {r: one for step in self.history.steps[: number + 1] for r, one in step.items()}
+        return {
+            request: step for steps in self.history.steps[: number + 1] for request, step in steps.items()
+        }
 
 
 def look(history: History) -> Call:

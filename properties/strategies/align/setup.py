@@ -386,12 +386,14 @@ def _other(group: Group, difference: str) -> Group:
         case "more padding":
             return replace(group, padding=group.padding + 3)
         case "wider states":
-            wider = ((*one.shape[:-1], one.shape[-1] + 1) for one in group.states)
+            wider = ((*state.shape[:-1], state.shape[-1] + 1) for state in group.states)
             pairs = zip(group.states, wider, strict=True)
-            return replace(group, states=tuple(replace(one, shape=shape) for one, shape in pairs))
+            return replace(group, states=tuple(replace(state, shape=shape) for state, shape in pairs))
         case "other types":
             types = dict(zip(DTYPES, (*list(DTYPES)[1:], "uint8"), strict=True))
-            return replace(group, states=tuple(replace(one, dtype=types[one.dtype]) for one in group.states))
+            return replace(
+                group, states=tuple(replace(state, dtype=types[state.dtype]) for state in group.states)
+            )
         case "another layer":
             return replace(group, layers=group.layers + 1)
     return group

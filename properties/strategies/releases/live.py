@@ -165,9 +165,10 @@ class LiveWorld:
         plain = LiveWorld()
         always = ("kinds", "num_blocks", "max_model_len", "max_num_seqs", "runner")
         changed = [
-            one.name
-            for one in fields(self)
-            if one.name not in ("layout", *always) and getattr(self, one.name) != getattr(plain, one.name)
+            setting.name
+            for setting in fields(self)
+            if setting.name not in ("layout", *always)
+            and getattr(self, setting.name) != getattr(plain, setting.name)
         ]
         settings: dict[str, Any] = {name: getattr(self, name) for name in (*always, *changed)}
         return record("LiveSettings", **settings, **({"inside": inside} if inside else {}))
@@ -188,7 +189,7 @@ class LiveWorld:
         return self.max_model_len - 2 * self.num_spec - 2
 
     @property
-    def blocks_of_one(self) -> int:
+    def blocks_of_a_request(self) -> int:
         """That the longest request needs, with the null block."""
         columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
         keeps_all = self.prefix_caching and self.mamba_cache_mode == "all"
@@ -271,11 +272,11 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
         # Steps take in a recurrent block, and drafts of all requests.
         tokens = max(draw(st.sampled_from(STEPS)), block_size, world.max_num_seqs * row)
         world = replace(world, max_num_batched_tokens=tokens)
-    of_all = world.max_num_seqs * (world.blocks_of_one - 1)
+    of_all = world.max_num_seqs * (world.blocks_of_a_request - 1)
     # Where there are many rows, they are to run at once.
     many = st.sampled_from((of_all, of_all // 2))
     spare = draw(many if world.max_num_seqs > FEW_REQUESTS else _spare_blocks(of_all))
-    return replace(world, num_blocks=world.blocks_of_one + spare)
+    return replace(world, num_blocks=world.blocks_of_a_request + spare)
 
 
 # One or two, as long as a block or two, such that one of them ends inside of most steps.
@@ -357,9 +358,9 @@ def _any_events(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
     """Scenarios of this engine, which begin with a request, or with about as many as a step has rows."""
     more = _several_live_events(world.num_spec)
     if world.max_num_seqs <= FEW_REQUESTS:
-        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+        return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
     crowd = _crowd(world.num_spec, world.max_num_seqs)
-    return st.builds(lambda one, then, last: LiveStory(world, (one, *then, *last)), FIRST, crowd, more)
+    return st.builds(lambda first, then, last: LiveStory(world, (first, *then, *last)), FIRST, crowd, more)
 
 
 def _continued(
@@ -545,7 +546,7 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         more = st.lists(events(world.num_spec), max_size=20)
-        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+        return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
 
     steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
     worlds = st.builds(
@@ -617,7 +618,7 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
 
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
         more = st.lists(events(world.num_spec), max_size=20)
-        return st.builds(lambda one, then: LiveStory(world, (one, *then)), FIRST, more)
+        return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
 
     # Room for a few blocks, so that blocks are given up, or for all of a scenario.
     hosts = st.sampled_from((24, 4, 64))
@@ -657,9 +658,9 @@ def kernel_stories() -> st.SearchStrategy[LiveStory]:
         return replace(story, world=world)
 
     stories = (
-        one
+        strategy
         for runner in ("V2", "V1")
-        for one in (_continued(KERNELS, runner, live_events), live_stories(runner))
+        for strategy in (_continued(KERNELS, runner, live_events), live_stories(runner))
     )
     return st.builds(of_kernels, st.one_of(*stories), st.sampled_from(("gdn", "mamba2")))
 

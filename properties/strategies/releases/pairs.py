@@ -22,8 +22,8 @@ def covering_rows(
     """
     order = {name: at for at, name in enumerate(features)}
 
-    def pair(one: Choice, other: Choice) -> tuple[Choice, Choice]:
-        return (one, other) if order[one[0]] < order[other[0]] else (other, one)
+    def pair(first: Choice, other: Choice) -> tuple[Choice, Choice]:
+        return (first, other) if order[first[0]] < order[other[0]] else (other, first)
 
     apart = {pair(*of_both) for of_both in excluded}
     choices = [(name, value) for name, values in features.items() for value in values]
@@ -37,7 +37,9 @@ def covering_rows(
             if name not in row:
                 made = {value: [pair((name, value), other) for other in row.items()] for value in values}
                 fits = [value for value, pairs in made.items() if apart.isdisjoint(pairs)]
-                row[name] = max(fits, key=lambda value: sum(one in missing for one in made[value]))
+                row[name] = max(
+                    fits, key=lambda value: sum(candidate in missing for candidate in made[value])
+                )
         for both in combinations(row.items(), 2):
             missing.pop(pair(*both), None)
         rows.append({name: row[name] for name in features})

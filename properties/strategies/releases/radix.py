@@ -209,7 +209,9 @@ def _pools(world: RadixWorld) -> st.SearchStrategy[RadixWorld]:
     fewest = (-(-FEWEST_KEYS // world.page_size) + (world.page_size > 1)) * world.page_size
     keys = st.sampled_from((fewest, fewest + world.page_size, KEYS_THAT_REMAIN))
     return st.builds(
-        lambda one, other: replace(world, max_mamba_cache_size=one, max_total_tokens=other), states, keys
+        lambda count, tokens: replace(world, max_mamba_cache_size=count, max_total_tokens=tokens),
+        states,
+        keys,
     )
 
 
@@ -360,7 +362,7 @@ def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     # Some scenarios have late copies from their beginning.
     late = st.lists(_LATE_COPIES, max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(
-        lambda one, early, more: (one, *early, *more),
+        lambda first, early, more: (first, *early, *more),
         st.builds(_stopped, FIRST, _STOPS),
         late,
         several(_events(world)),
@@ -484,9 +486,9 @@ def _returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent
         fresh[1:1] = hits
         returning = [(LiveAdd(1, max_tokens, shared=12, like=like), apart) for like, apart in back]
         events: list[RadixEvent] = [late]
-        for one, times in fresh + returning:
+        for add, times in fresh + returning:
             # Those that come back at once are added before the same step.
-            events += [one, *[LiveTurns(times=times)] * (times > 0)]
+            events += [add, *[LiveTurns(times=times)] * (times > 0)]
         return tuple(events)
 
     back = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((0, 1, 4, 8))), min_size=1, max_size=3)
@@ -525,7 +527,7 @@ def _session_stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     ]
     events = several(st.one_of(turns, steps, turns, steps, opens, *rare))
     begun = st.one_of(
-        opens.map(lambda one: (one,)),
+        opens.map(lambda event: (event,)),
         *[_aborted_turns(turns), _branches(turns)],
         *[_drafted_turns(world)] * bool(world.num_spec),
     )
@@ -563,7 +565,7 @@ def _branches(turns: st.SearchStrategy[SessionTurn]) -> st.SearchStrategy[tuple[
 
     def of(first: SessionTurn, *more: SessionTurn) -> tuple[RadixEvent, ...]:
         begun = (replace(first, session=0, max_tokens=3, replaces=False), LiveTurns(times=8))
-        continued = [replace(one, session=0, after=1, eager=False) for one in more]
-        return (OpenSession(), *begun, *(event for one in continued for event in (one, LiveTurns(times=4))))
+        continued = [replace(turn, session=0, after=1, eager=False) for turn in more]
+        return (OpenSession(), *begun, *(event for turn in continued for event in (turn, LiveTurns(times=4))))
 
     return st.builds(of, turns, turns, turns)

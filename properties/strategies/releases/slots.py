@@ -92,8 +92,8 @@ class SlotCopies:
     def pools(self) -> tuple[Pool, ...]:
         conv, temporal = self.dtypes
         convs = tuple(
-            Pool(f"conv{at}", (one, self.width), conv, self.layers, self.slots, self.gap)
-            for at, one in enumerate(self.channels)
+            Pool(f"conv{at}", (channels, self.width), conv, self.layers, self.slots, self.gap)
+            for at, channels in enumerate(self.channels)
         )
         return (*convs, Pool("temporal", self.temporal, temporal, self.layers, self.slots, self.gap))
 
@@ -101,8 +101,8 @@ class SlotCopies:
     def steps(self) -> tuple[Windows | Pool, ...]:
         rows = len(self.rows)
         windows = (
-            Windows(f"windows{at}", one, self.width, self.dtypes[0], self.layers, rows, self.num_drafts)
-            for at, one in enumerate(self.channels)
+            Windows(f"windows{at}", channels, self.width, self.dtypes[0], self.layers, rows, self.num_drafts)
+            for at, channels in enumerate(self.channels)
         )
         return (
             *windows,
@@ -111,10 +111,10 @@ class SlotCopies:
 
     @property
     def conv(self) -> tuple[View, ...]:
-        return tuple(one.view for one in self.pools[:-1])
+        return tuple(pool.view for pool in self.pools[:-1])
 
     def lets(self, *parts: Pool | Windows) -> list[Step]:
-        return [one.let(self.seed) for one in parts]
+        return [part.let(self.seed) for part in parts]
 
     def cleared(self) -> list[Step]:
         pools = self.pools[:-1]
@@ -157,7 +157,7 @@ class SlotCopies:
         made = call(
             "StateSlots.scatter",
             conv=self.conv,
-            windows=tuple(one.view for one in self.steps[:-1]),
+            windows=tuple(windows.view for windows in self.steps[:-1]),
             temporal=self.pools[-1].view,
             states=self.steps[-1].view,
             slots=int32([slot for slot, _ in self.rows]),
@@ -171,7 +171,7 @@ class SlotCopies:
 
 
 def _names(pools: Sequence[Pool]) -> tuple[str, ...]:
-    return tuple(one.name for one in pools)
+    return tuple(pool.name for pool in pools)
 
 
 _FEW, _TWO = st.integers(1, 3), st.integers(1, 2)
@@ -335,7 +335,7 @@ def slot_operations(draw: st.DrawFn, *more: str) -> tuple[int, Operations]:
             case "free" if held:
                 operations.append(("free", draw(st.sampled_from(sorted(held)))))
                 del held[operations[-1][1]]
-            case "part" if several := [one for one, slots in held.items() if slots > 1]:
+            case "part" if several := [allocation for allocation, slots in held.items() if slots > 1]:
                 operations.append(("part", draw(st.sampled_from(several))))
                 held[operations[-1][1]] -= 1
             case "share" if held:
