@@ -256,9 +256,12 @@ def brief_raised(raised: Raised) -> str:
 
 
 def call_text(call: Call, name: str = "") -> str:
-    """The call as one would write it down; `name`: of the function, where it is not the documents'."""
-    arguments = ", ".join(f"{name}={brief(value)}" for name, value in call.named.items())
-    return f"{name or call.function}({arguments})"
+    """The call as Python writes it: a method with its receiver before it; `name`: of the function, where it is not the documents'."""
+    given = call.named
+    function = name or call.function
+    if not name and isinstance(given.get("self"), Name):
+        function = f"{brief(given.pop('self'))}.{call.function.rpartition('.')[2]}"
+    return f"{function}({', '.join(f'{name}={brief(value)}' for name, value in given.items())})"
 
 
 def brief(value: Value, limit: int = 24) -> str:

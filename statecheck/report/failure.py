@@ -97,7 +97,8 @@ def _rows(case: Case, release: str, note: str) -> Iterator[tuple[str, str]]:
         whole = is_engine(failure.function)
         yield "call", "" if whole else brief(failure.shown, _LONGEST_ROW)
         # A step of an engine says little without what came before it.
-        yield "smallest input", brief("; ".join(map(call_text, case.calls)), _LONGEST_ROW) if whole else ""
+        steps = (f"{call.bind} = {call_text(call)}" if call.bind else call_text(call) for call in case.calls)
+        yield "smallest input", brief("; ".join(steps), _LONGEST_ROW) if whole else ""
         # Of a condition on several calls, each of which is right alone, no outcome says anything.
         if number is not None and number in wrong_calls(case):
             expected, actual = case.expected[number], case.actual[number]

@@ -252,6 +252,8 @@ def reported(tmp_path: Path) -> tuple[BucketRecord, Path]:
 def test_the_page_links_the_report_and_has_the_commands(reported: tuple[BucketRecord, Path]) -> None:
     bucket, folder = reported
     record = a_record(bucket, reports=str(folder / "reports"))
+    record.known = [replace(_SHOWN, link="https://example.org/1")]
     shown = page(record, folder / "reports" / "campaigns" / "one")
+    assert '<a href="https://example.org/1">' in shown
     assert f'<a href="../../{bucket.report}/report.html">report</a>' in shown
     assert f"{folder}/reports/{bucket.report}/repro.py" in shown
