@@ -46,8 +46,8 @@ class _WrongPrefix:
 
     def begins_alike(self, name: str) -> bool:
         """Whether the prompts of a request and of the one that the prefix is named by are the same, as far as both go in the prefix."""
-        own, other = (self.prompts.get(one, ())[: self.tokens] for one in (self.request, name))
-        return all(one == two for one, two in zip(own, other, strict=False))
+        own, other = (self.prompts.get(request, ())[: self.tokens] for request in (self.request, name))
+        return all(token == other_token for token, other_token in zip(own, other, strict=False))
 
     @property
     def names(self) -> set[str]:
@@ -65,7 +65,9 @@ class _WrongPrefix:
         return any(
             row["tokens"] == 1
             and row["computed"] == self.tokens - 1
-            and any(one["begins"] or one["tokens"] != 1 for one in (beside, *others.values()))
+            and any(
+                neighbour["begins"] or neighbour["tokens"] != 1 for neighbour in (beside, *others.values())
+            )
             for (beside, others), (row, _) in pairs
         )
 
@@ -146,8 +148,8 @@ def _copied_before_it_came(case: Case, _: Profile) -> bool:
     began = {
         other
         for step in steps[-1 - max(lates) :]
-        for other, one in dict(step["scheduled"]).items()
-        if one["begins"]
+        for other, other_row in dict(step["scheduled"]).items()
+        if other_row["begins"]
     }
     return computed > 0 and any(
         prompts.get(other, ())[:computed] == prompts.get(name, (0,))[:computed] for other in began - {name}
@@ -160,7 +162,9 @@ def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
     late = any(name == "delay_copies" and given["to_host"] for name, given in _calls(case).all)
     copies = str(settings.get("host_policy", "")).startswith("write_through")
     messages = "Can not alloc mamba cache", "Not enough space for mamba ping pong idx"
-    return copies and late and isinstance(last, Raised) and any(one in last.message for one in messages)
+    return (
+        copies and late and isinstance(last, Raised) and any(message in last.message for message in messages)
+    )
 
 
 def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:
@@ -200,8 +204,8 @@ def _hit_off_the_grid(case: Case, _: Profile) -> bool:
 
 def _steps(case: Case) -> list[Record]:
     """Those that ended."""
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    return [one for one in ended if isinstance(one, Record) and one.type == "RadixStep"]
+    ended = [outcome.value for outcome in case.actual if isinstance(outcome, Returned)]
+    return [value for value in ended if isinstance(value, Record) and value.type == "RadixStep"]
 
 
 def _about(steps: Sequence[Record], *laws: str) -> Mapping[str, Any]:
@@ -242,8 +246,8 @@ def _calls(case: Case) -> _Calls:
 def _replaces_all(case: Case, _: Profile) -> bool:
     """A turn that came in right before the last step takes the place of all of its session, which has had a turn before."""
     calls = _calls(case)
-    replacing = [one for name, one in calls.arrived if name == "add_turn" and one["replaces"]]
-    return any(not one["after"] and calls.turns(one["session"])[0] is not one for one in replacing)
+    replacing = [turn for name, turn in calls.arrived if name == "add_turn" and turn["replaces"]]
+    return any(not turn["after"] and calls.turns(turn["session"])[0] is not turn for turn in replacing)
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ def _beside_running_turns(case: Case) -> list[_BesideARunningTurn]:
                 found.append(beside)
                 running, beside = "", _BesideARunningTurn()
         found.append(beside)
-    return [one for one in found if one.turns]
+    return [turn for turn in found if turn.turns]
 
 
 def _refused_before_a_record(case: Case, _: Profile) -> bool:
@@ -284,12 +288,12 @@ def _refused_before_a_record(case: Case, _: Profile) -> bool:
 
 def _taken_beside_a_running_turn(case: Case, _: Profile) -> bool:
     """Two turns or more came to a streaming session while one of it had not ended: the second is taken."""
-    return any(one.turns > 1 for one in _beside_running_turns(case))
+    return any(beside.turns > 1 for beside in _beside_running_turns(case))
 
 
 def _closed_beside_a_running_turn(case: Case, _: Profile) -> bool:
     """A streaming session was closed behind a refused turn, while another one of it had not ended."""
-    return any(one.closed for one in _beside_running_turns(case))
+    return any(beside.closed for beside in _beside_running_turns(case))
 
 
 def _retracted_and_aborted(case: Case, _: Profile) -> bool:
@@ -304,9 +308,9 @@ def _retracted_and_aborted_with_few_rows(case: Case, profile: Profile) -> bool:
     """As above, and the engine has no more rows than streaming sessions that had a turn: what is not given back leaves none."""
     rows = dict(case.calls[0].named["settings"].fields).get("max_running_requests", 0)
     calls = _calls(case)
-    return 0 < rows <= sum(bool(calls.turns(one)) for one in calls.streaming) and _retracted_and_aborted(
-        case, profile
-    )
+    return 0 < rows <= sum(
+        bool(calls.turns(session)) for session in calls.streaming
+    ) and _retracted_and_aborted(case, profile)
 
 
 def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
@@ -331,7 +335,9 @@ def _retracted_aborted_and_continued(case: Case, _: Profile) -> bool:
             if isinstance(value, Record) and value.type == "RadixStep":
                 kept = {"pause", "abort"}
                 lost = {
-                    one: what for one, what in lost.items() if what == kept or one not in value["finished"]
+                    turn: events
+                    for turn, events in lost.items()
+                    if events == kept or turn not in value["finished"]
                 }
     return False
 
@@ -346,7 +352,7 @@ def _waits_for_a_free_row(case: Case, _: Profile) -> bool:
     keeping, waiting = 0, False
     for session in calls.streaming:
         # What a refused turn computes is a token 0.
-        turns = [one["id"] for one in calls.turns(session) if tuple(one["prompt"]) != (0,)]
+        turns = [turn["id"] for turn in calls.turns(session) if tuple(turn["prompt"]) != (0,)]
         ran = [name for name in turns if name in scheduled]
         waits = any(name not in ended for name in turns)
         if ran and ran[-1] not in aborted and (waits or session not in closed):
@@ -381,10 +387,10 @@ def _last_token_of_a_turn(case: Case, _: Profile) -> bool:
     steps = _steps(case)
     about = _about(steps, "attention", "read")
     row = dict(steps[-1]["scheduled"]).get(about.get("request"), {})
-    turns = [one for name in calls.streaming for one in calls.turns(name)[1:]]
+    turns = [turn for name in calls.streaming for turn in calls.turns(name)[1:]]
     return any(
-        one["id"] == about.get("request") and row["computed"] == len(one["prompt"]) - len(one["sent"])
-        for one in turns
+        turn["id"] == about.get("request") and row["computed"] == len(turn["prompt"]) - len(turn["sent"])
+        for turn in turns
     )
 
 

@@ -78,7 +78,7 @@ def _on_rows(
     before = states[slots.clamp(min=0).long()]
     before[~there if has_state is None else ~(there & has_state)] = 0
     found, after = operation(
-        **{name: None if one is None else one[None, :tokens] for name, one in inputs.items()},
+        **{name: None if tensor is None else tensor[None, :tokens] for name, tensor in inputs.items()},
         initial_state=before.transpose(-1, -2).contiguous() if keys_first else before,
         output_final_state=True,
         cu_seqlens=starts,
@@ -139,7 +139,7 @@ def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start
         return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, state_v_first=True)
     _require(bool((slots >= 0).all()), "rows of padding with drafts")
     out, _ = _operation("ops.kda.fused_recurrent", "fused_recurrent_kda_fwd")(
-        **{name: one.contiguous()[None] for name, one in inputs.items()},
+        **{name: tensor.contiguous()[None] for name, tensor in inputs.items()},
         initial_state=states,
         scale=scale,
         state_v_first=True,

@@ -18,7 +18,7 @@ def with_defaults(cls: Any, **attributes: Any) -> Any:
     """As `bare`, with the defaults of the class's fields, and None where one has none."""
     return bare(
         cls,
-        **{one.name: _default(one) for one in dataclasses.fields(cls) if one.name not in attributes},
+        **{field.name: _default(field) for field in dataclasses.fields(cls) if field.name not in attributes},
         **attributes,
     )
 

@@ -74,8 +74,8 @@ class StateSlots:
     ) -> None:
         """Copy the states after accepted drafts to slots."""
         caches = SimpleNamespace(
-            conv=[_seen(one) for one in conv],
-            intermediate_conv_window=[_seen(one) for one in windows],
+            conv=[_seen(memory) for memory in conv],
+            intermediate_conv_window=[_seen(window) for window in windows],
             temporal=_seen(temporal),
             intermediate_ssm=_seen(states),
         )

@@ -94,7 +94,7 @@ class NixlAgent:
     def make_prepped_xfer(
         self, operation: str, local: Any, chosen: Any, remote: Any, remotely: Any, *_: Any, **__: Any
     ) -> tuple[Any, Any]:
-        here, there = [local[int(one)] for one in chosen], [remote[int(one)] for one in remotely]
+        here, there = [local[int(block)] for block in chosen], [remote[int(block)] for block in remotely]
         return self.initialize_xfer(operation, here, there)
 
     def transfer(self, handle: tuple[Any, Any]) -> str:

@@ -60,7 +60,7 @@ class PlainSubject(Subject):
         groups = [
             group
             for group in (FUNCTIONS, RECURRENCES, ENGINES)
-            if any(offers(port, one.name) for one in group)
+            if any(offers(port, plain.name) for plain in group)
         ]
         self.functions = tuple(plain.name for group in groups for plain in group)
         self._names = SimpleNamespace(**_documented_names())
@@ -218,7 +218,7 @@ def _known_of(port: ModuleType) -> tuple[KnownDeviation, ...]:
         _refuse("KNOWN", repr(path), "the path of a file", port)
     folder = Path(port.__file__ or "").parent
     declared = known_in(folder / path, str(safe_getattr(port, "RELEASE", "0")))
-    return tuple(with_documented_names(one, _documented_names_of) for one in declared)
+    return tuple(with_documented_names(deviation, _documented_names_of) for deviation in declared)
 
 
 def _documented_names_of(function: str) -> tuple[str, ...]:

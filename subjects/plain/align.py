@@ -374,7 +374,7 @@ def _as_int64(address: int) -> int:
 def do_mamba_copy_block(bufs: MambaCopyBuffers) -> None:
     if bufs.offset:
         lists = (bufs.src_ptrs, bufs.dst_ptrs, bufs.sizes)
-        batch_memcpy(*(one.copy_to_gpu(bufs.offset) for one in lists))
+        batch_memcpy(*(vector.copy_to_gpu(bufs.offset) for vector in lists))
 
 
 def batch_memcpy(src_ptrs: torch.Tensor, dst_ptrs: torch.Tensor, sizes: torch.Tensor) -> None:
@@ -438,10 +438,12 @@ def preprocess_mamba(
     running = ask(
         "preprocess_by_row",
         states=states,
-        block_tables=_tables(input_batch, [requests[one] for one in ids], group_ids, states[0][0].device),
-        columns=[mamba_state_idx.get(one) for one in ids],
-        num_computed_tokens=[requests[one].num_computed_tokens for one in ids],
-        num_scheduled_tokens=[scheduler_output.num_scheduled_tokens[one] for one in ids],
+        block_tables=_tables(
+            input_batch, [requests[request] for request in ids], group_ids, states[0][0].device
+        ),
+        columns=[mamba_state_idx.get(request) for request in ids],
+        num_computed_tokens=[requests[request].num_computed_tokens for request in ids],
+        num_scheduled_tokens=[scheduler_output.num_scheduled_tokens[request] for request in ids],
         num_accepted_tokens=torch.from_numpy(input_batch.num_accepted_tokens_cpu)[: len(ids)],
         block_size=copy_bufs.mamba_spec.block_size,
         layout=state_layout(),
@@ -459,7 +461,7 @@ def _tables(
     """The batch's block tables; where it has none on the device, the requests' own blocks, with null blocks behind them."""
     if hasattr(input_batch, "block_table"):
         return [input_batch.block_table[number].get_device_tensor(len(requests)) for number in group_ids]
-    return [_table([one.block_ids[number] for one in requests], device) for number in group_ids]
+    return [_table([request.block_ids[number] for request in requests], device) for number in group_ids]
 
 
 def _table(rows: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
@@ -480,10 +482,10 @@ def stage_postprocess_inputs_to_gpu(
         raise NotOffered("plain functions are handed their vectors, and stage none")
     ids, drafts = req_ids[:num_reqs], scheduler_output.scheduled_spec_decode_tokens
     numbers = {
-        "mamba_state_idx": [mamba_state_idx[one] for one in ids],
-        "num_scheduled_tokens": [scheduler_output.num_scheduled_tokens[one] for one in ids],
-        "num_computed_tokens": [requests[one].num_computed_tokens for one in ids],
-        "num_draft_tokens": [len(drafts.get(one, ())) for one in ids],
+        "mamba_state_idx": [mamba_state_idx[request] for request in ids],
+        "num_scheduled_tokens": [scheduler_output.num_scheduled_tokens[request] for request in ids],
+        "num_computed_tokens": [requests[request].num_computed_tokens for request in ids],
+        "num_draft_tokens": [len(drafts.get(request, ())) for request in ids],
     }
     for name, values in numbers.items():
         buffer = getattr(ctx, f"{name}_buf")

@@ -75,7 +75,7 @@ _KERNELS = (
     "linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state)",
 )
 """Each kernel of a recurrence as docs/recurrences.md has it."""
-RECURRENCES = tuple(_plain(one, f"Recurrences.{one.partition('(')[0]}") for one in _KERNELS)
+RECURRENCES = tuple(_plain(kernel, f"Recurrences.{kernel.partition('(')[0]}") for kernel in _KERNELS)
 
 _ALLOCATOR = "TrackingPlan.allocate TrackingPlan.share TrackingPlan.admit"
 _OF_ENGINES = {

@@ -82,7 +82,7 @@ class TrackingPlan:
         pairs = ask("pair_blocks", **tables, num_computed=num_computed, block_size=block_size)
 
         def wrong(found: Any) -> str:
-            sent = [(one, other) for one, other in map(ints, found)]
+            sent = [(from_block, to_block) for from_block, to_block in map(ints, found)]
             return tracking.broken_pairing(source, target, num_computed, block_size, sent)
 
         return read_as(wrong, pairs)

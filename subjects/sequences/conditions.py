@@ -385,20 +385,26 @@ class Extension:
 
 
 def _goes_on(case: Case, least: list[str]) -> bool:
-    return any(count >= int(least[0]) for one in extensions(case) for count in one.continued)
+    return any(count >= int(least[0]) for extension in extensions(case) for count in extension.continued)
 
 
 def _has_rows(case: Case, wanted: list[str]) -> bool:
-    return any(_are((*one.begun, *one.continued), wanted[0], one.pads) for one in extensions(case))
+    return any(
+        _are((*extension.begun, *extension.continued), wanted[0], extension.pads)
+        for extension in extensions(case)
+    )
 
 
 def _begins(case: Case, wanted: list[str]) -> bool:
-    return any(_are(one.begun, wanted[0], one.pads) for one in extensions(case))
+    return any(_are(extension.begun, wanted[0], extension.pads) for extension in extensions(case))
 
 
 def _goes_on_beside_others(case: Case, wanted: list[str]) -> bool:
     count = int(wanted[0])
-    merged = any(count in one.before and len(one.begun) + len(one.continued) > 1 for one in extensions(case))
+    merged = any(
+        count in extension.before and len(extension.begun) + len(extension.continued) > 1
+        for extension in extensions(case)
+    )
     return merged or any(
         _operation(call) == "reorder" and count in _lengths(case, number).values()
         for number, call in enumerate(case.calls[: _failing(case) + 1])
@@ -423,7 +429,7 @@ def _has_length(case: Case, least: list[str]) -> bool:
 
 def _has_new_rows_of(case: Case, wanted: list[str]) -> bool:
     """Of a call of `generate` for one token, too: a port may process the sequence again."""
-    counts = [set(one.begun) for one in extensions(case)]
+    counts = [set(extension.begun) for extension in extensions(case)]
     for number, call in enumerate(case.calls[: _failing(case) + 1]):
         if _operation(call) == "generate" and call.named["n"] == 1:
             counts.append({_lengths(case, number).get(_place(call, call.named["sequence"]), 0)})
@@ -528,7 +534,7 @@ def _has_calls(case: Case, names: list[str]) -> bool:
 def _has_features(case: Case, names: list[str]) -> bool:
     """Of the context, or of the call that shows the failure."""
     named = [case.calls[0].named, case.calls[-1].named] if case.calls else []
-    given = {name: str(value) for one in named for name, value in _features(one).items()}
+    given = {name: str(value) for arguments in named for name, value in _features(arguments).items()}
     return all(_is_given(given, *name.partition("=")) for name in names)
 
 

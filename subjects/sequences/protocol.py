@@ -47,7 +47,7 @@ class PortModule:
         version = getattr(module, VERSION, None)
         if version != 1:
             raise ValueError(f"{VERSION} = {version!r}, but should be 1 [{name}]")
-        missing = [one for one in NEEDED if not callable(getattr(module, one, None))]
+        missing = [function for function in NEEDED if not callable(getattr(module, function, None))]
         if missing:
             raise ValueError(f"{missing[0]} = nothing, but should be a function [{name}]")
         tolerance = getattr(module, "TOLERANCE", 0.01)

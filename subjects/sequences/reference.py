@@ -158,7 +158,7 @@ class Reference:
         """By how much the logits move without the history; where a fresh run fails, how."""
         try:
             alone = self.logits((_NEXT,), {})
-            return min(distance(alone, self.logits((*one, _NEXT), {})) for one in _HISTORIES)
+            return min(distance(alone, self.logits((*history, _NEXT), {})) for history in _HISTORIES)
         except NotOffered:
             raise
         except Exception as error:

@@ -276,7 +276,7 @@ class Sequences:
 
     def _happens(self, name: str, context: int, *arguments: Any, changed: Sequence[int]) -> Record:
         """An operation without logits; one that reports failure has changed nothing."""
-        given = [list(one) if isinstance(one, tuple) else one for one in arguments]
+        given = [list(value) if isinstance(value, tuple) else value for value in arguments]
         happened = self._call(name, context, *given) is not FAILED
         if happened:
             getattr(self.tokens, name)(context, *arguments)

@@ -46,7 +46,7 @@ class StateReplay:
         if named.pop("stop", 0) and generated and len(generated) < named["n"]:
             features["stop"] = generated[-1]
         before = dict(self.tokens.tokens)
-        given = [list(one) if isinstance(one, tuple) else one for one in named.values()]
+        given = [list(value) if isinstance(value, tuple) else value for value in named.values()]
         happened = self._call(name, context, *given, **features) is not FAILED
         if happened:
             self._follow(name, context, named, generated)
@@ -120,7 +120,9 @@ def first_different(seen: NamedStates, wanted: NamedStates, tolerance: float) ->
         if len(there[name]) != len(numbers):
             return f"{name} has {len(there[name])} numbers, and that of a fresh run {len(numbers)}"
         largest = max(map(abs, numbers), default=0.0)
-        far = max((abs(one - other) for one, other in zip(there[name], numbers, strict=True)), default=0.0)
+        far = max(
+            (abs(number - fresh) for number, fresh in zip(there[name], numbers, strict=True)), default=0.0
+        )
         if not far <= tolerance * largest:
             share = far / largest if largest else math.inf
             return f"{name} differs from a fresh run's by {share:.2g} of its largest number"

@@ -149,7 +149,7 @@ class Recurrences:
         if tokens:
             with _on_device(v):
                 found, after = first_offered(_GDN)(
-                    *(one[None, :tokens] for one in (q, k, v, g, beta)),
+                    *(tensor[None, :tokens] for tensor in (q, k, v, g, beta)),
                     scale=scale,
                     initial_state=before,
                     output_final_state=True,
@@ -190,9 +190,9 @@ class Recurrences:
         )
         # Where no token is left out, strides are those of the caller.
         inputs = {
-            name: one[None] if len(tokens) == len(one) else one[None, tokens]
-            for name, one in (("x", x), ("dt", dt), ("B", B), ("C", C), ("z", z))
-            if one is not None
+            name: tensor[None] if len(tokens) == len(tensor) else tensor[None, tokens]
+            for name, tensor in (("x", x), ("dt", dt), ("B", B), ("C", C), ("z", z))
+            if tensor is not None
         }
         starts = torch.nn.functional.pad(lengths[rows].cumsum(0), (1, 0)).int()
         numbers = torch.arange(len(rows), dtype=torch.int32, device=x.device)

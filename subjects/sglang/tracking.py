@@ -32,7 +32,7 @@ class TrackingPlan:
             for boundary, count, prefix in zip(boundaries, tokens, prefixes, strict=True)
         ]
         plan = find(f"{_MAMBA}.prefill_track_metadata:build_prefill_track_plan")(
-            [one is not None for one in boundaries],
+            [boundary is not None for boundary in boundaries],
             lengths,
             list(tokens),
             list(prefixes),

@@ -64,15 +64,17 @@ class _Rank:
     def memory(self) -> list[torch.Tensor]:
         """The tensors of all states, each of (layers, slots, …)."""
         states = self.pool.mamba_cache
-        return [one for one in (*states.conv, states.temporal) if one.numel()]
+        return [memory for memory in (*states.conv, states.temporal) if memory.numel()]
 
     def states(self, slot: int) -> list[torch.Tensor]:
         """The states in a slot: of each layer all, convolutions first, with channels before rows."""
         conv = len(self.pool.mamba_cache.conv)
         return [
-            one[layer, slot].transpose(-1, -2) if self.rows_first and number < conv else one[layer, slot]
+            memory[layer, slot].transpose(-1, -2)
+            if self.rows_first and number < conv
+            else memory[layer, slot]
             for layer in range(len(LAYERS))
-            for number, one in enumerate(self.memory())
+            for number, memory in enumerate(self.memory())
         ]
 
 
@@ -87,7 +89,7 @@ def _target_info(cls: Any, rank: _Rank, **named: Any) -> Any:
         "dst_state_data_lens": described.state_data_lens,
         **named,
     }
-    fields = {one.name: known.get(one.name) for one in dataclasses.fields(cls)}
+    fields = {field.name: known.get(field.name) for field in dataclasses.fields(cls)}
     return bare(cls, **fields)
 
 
@@ -230,8 +232,8 @@ def _memories(rank: _Rank) -> list[list[Block]]:
     """The memory of each kind of state, tensor by tensor."""
     described = rank.arguments
     return [
-        list(zip(*one, strict=True))
-        for one in zip(described.state_data_ptrs, described.state_data_lens, strict=True)
+        list(zip(*kind, strict=True))
+        for kind in zip(described.state_data_ptrs, described.state_data_lens, strict=True)
     ]
 
 
@@ -265,7 +267,7 @@ def _sent(
     for rank in engines[0]:
         for memory in rank.memory():
             fill_others(memory)
-        held = [one for layer in shard_of_layers(layouts, rank.size, rank.number) for one in layer]
+        held = [state for layer in shard_of_layers(layouts, rank.size, rank.number) for state in layer]
         for memory, numbers in zip(rank.states(slots[0]), held, strict=True):
             write_numbers(memory, numbers)
     for target in engines[1]:
@@ -275,7 +277,7 @@ def _sent(
 
 
 def _seen(rank: _Rank, slot: int, states: int) -> tuple[Any, int]:
-    numbers = [read_numbers(one) for one in rank.states(slot)]
+    numbers = [read_numbers(state) for state in rank.states(slot)]
     for memory in rank.memory():
         memory[:, slot] = 0
     by_layer = tuple(tuple(numbers[at : at + states]) for at in range(0, len(numbers), states))

@@ -93,16 +93,16 @@ def with_inside(name: str, port: ModuleType) -> Subject:
     Raises:
         ValueError: it offers none of them.
     """
-    if not any(hasattr(port, one) for one in PORTED):
+    if not any(hasattr(port, function) for function in PORTED):
         raise ValueError(f"inside = {name!r}, but should offer one of {', '.join(PORTED)} [with_inside]")
     # Only the engine: what else the adapter has is the release's alone, and tested as such.
     engine = ModuleType(__name__)
     names = (*core.__all__, "__file__", "__path__")
-    vars(engine).update({one: globals()[one] for one in names} | {"__inside__": port})
+    vars(engine).update({exported: globals()[exported] for exported in names} | {"__inside__": port})
     known = (
-        one
-        for one in SUBJECT.known_deviations
-        if one.id not in IN_WHAT_IS_REPLACED and any(one.covers(id_) for id_ in _ENGINES)
+        deviation
+        for deviation in SUBJECT.known_deviations
+        if deviation.id not in IN_WHAT_IS_REPLACED and any(deviation.covers(id_) for id_ in _ENGINES)
     )
     return _release(f"vllm+{name}", engine, tuple(known), inside=name)
 

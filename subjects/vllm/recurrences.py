@@ -54,8 +54,8 @@ def _in_rows(
     before = states[slots[rows].long()].contiguous()
     before[~(has_state & there)[rows]] = 0
     tokens = int(cut[-1])
-    given = {name: one[None, :tokens] for name, one in inputs.items() if isinstance(one, torch.Tensor)}
-    rest = {name: one for name, one in inputs.items() if name not in given}
+    given = {name: value[None, :tokens] for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    rest = {name: value for name, value in inputs.items() if name not in given}
     found, after = operation(**given, **rest, initial_state=before, output_final_state=True, cu_seqlens=cut)
     out[:tokens] = found[0]
     kept = there[rows]
@@ -200,9 +200,9 @@ class Recurrences:
             return torch.tensor(numbers, dtype=torch.int32, device=x.device)
 
         after = first_offered(_SSD)(
-            *(one[:tokens] for one in (x, dt)),
+            *(tensor[:tokens] for tensor in (x, dt)),
             A,
-            *(one[:tokens] for one in (B, C)),
+            *(tensor[:tokens] for tensor in (B, C)),
             chunk_size,
             cu_seqlens=torch.cat([query_start_loc[:1], query_start_loc[1:][rows]]),
             cu_chunk_seqlens=int32(starts),
@@ -242,7 +242,7 @@ class Recurrences:
         if num_accepted is None and longest > 1:
             slots = slots[:, None].repeat(1, longest)
         found, _ = _fla("fused_recurrent:fused_recurrent_gated_delta_rule")(
-            *(one[None] for one in (q, k, v, g, beta)),
+            *(tensor[None] for tensor in (q, k, v, g, beta)),
             scale,
             states,
             True,
@@ -303,7 +303,7 @@ class Recurrences:
             raise NotOffered("fused_recurrent_kda of keys that are not like values, or of no power of two")
         longest = _longest(query_start_loc)
         found, _ = _fla("kda:fused_recurrent_kda")(
-            *(one[None] for one in (q, k, v, g, beta)),
+            *(tensor[None] for tensor in (q, k, v, g, beta)),
             scale,
             states,
             True,

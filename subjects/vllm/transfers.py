@@ -81,7 +81,7 @@ class TransferEngine:
         self, name: str, tp_size: int, family: str, sizes: Sizes, dtypes: tuple[str, str], heads: int
     ) -> None:
         self.name, self.tp_size, self.family, self.heads = name, tp_size, family, heads
-        self.dtypes = [getattr(torch, one) for one in dtypes]
+        self.dtypes = [getattr(torch, dtype) for dtype in dtypes]
         self.shapes = _shapes(family, sizes, tp_size)
         bytes_of_states = [
             math.prod(shape) * dtype.itemsize for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
@@ -133,7 +133,7 @@ class TransferEngine:
             enable_permute_local_kv=False,
         )
         sizes = ("prefill_context", "decode_context", "pipeline")
-        parallel = {f"{one}_parallel_size": 1 for one in sizes} | {"tensor_parallel_size": self.tp_size}
+        parallel = {f"{size}_parallel_size": 1 for size in sizes} | {"tensor_parallel_size": self.tp_size}
         return SimpleNamespace(
             kv_transfer_config=transfer,
             cache_config=SimpleNamespace(
@@ -266,11 +266,13 @@ def _send_by_moriio(
             conv, temporal, split(spec, rank.engine.tp_size)
         )
 
-    one, other = sources[0].engine, targets[0].engine
+    source_engine, target_engine = sources[0].engine, targets[0].engine
     for source in sources:
-        plan = mapping(source.number, one.tp_size, other.tp_size, one.heads, False, True)
+        plan = mapping(
+            source.number, source_engine.tp_size, target_engine.tp_size, source_engine.heads, False, True
+        )
         for to in plan.targets:
-            for _, layer in one.layers:
+            for _, layer in source_engine.layers:
                 here, reported = described(source, layer)
                 there, known = described(targets[to.tp_rank], layer)
                 slices = (to.local_slice, to.local_slices, to.remote_slice, to.remote_slices)
@@ -295,21 +297,21 @@ def _send_by_mooncake(
         find(f"{module}:{name}")
         for name in ("_validate_asymmetric_region_lengths", "_expand_transfer_regions", "_get_tp_ratio")
     )
-    one, other = sources[0].engine, targets[0].engine
+    source_engine, target_engine = sources[0].engine, targets[0].engine
     workers = {
         engine.name: [_mooncake_worker(rank) for rank in ranks]
-        for engine, ranks in ((one, sources), (other, targets))
+        for engine, ranks in ((source_engine, sources), (target_engine, targets))
     }
     with_regions = {
         name: [_mooncake_regions(regions, made) for made in found] for name, found in workers.items()
     }
-    step = ratio(one.tp_size, other.tp_size)
-    for number, worker in enumerate(workers[one.name]):
+    step = ratio(source_engine.tp_size, target_engine.tp_size)
+    for number, worker in enumerate(workers[source_engine.name]):
         paired = [number // step] if step > 0 else range(number * -step, (number + 1) * -step)
         for to in paired:
-            here, there = with_regions[one.name][number], with_regions[other.name][to]
+            here, there = with_regions[source_engine.name][number], with_regions[target_engine.name][to]
             replicated = worker._producer_cache_is_replicated()
-            refused = check(here, there, one.tp_size, other.tp_size, replicated, None)
+            refused = check(here, there, source_engine.tp_size, target_engine.tp_size, replicated, None)
             if refused is not None:
                 raise NotOffered(refused)
             reported = SimpleNamespace(
@@ -317,7 +319,7 @@ def _send_by_mooncake(
                 remote_hostname="target",
                 remote_port=0,
                 remote_tp_rank=to,
-                remote_tp_size=other.tp_size,
+                remote_tp_size=target_engine.tp_size,
             )
             ready = [("r0", SimpleNamespace(local_block_ids=[[], [blocks[0]]], transfer_id="r0"))]
             read, written, sizes, failed, why = asyncio.run(

@@ -55,7 +55,7 @@ def _calls_of(case: Case, profile: Profile) -> Iterator[ExecutedCall]:
 
 def _some_call(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
     """Whether it holds of some call of a case on the release."""
-    return lambda case, profile: any(holds(one.call, profile) for one in _calls_of(case, profile))
+    return lambda case, profile: any(holds(execution.call, profile) for execution in _calls_of(case, profile))
 
 
 def _explained(case: Case, profile: Profile, rules: Callable[[ExecutedCall], Iterable[Expected]]) -> bool:
@@ -63,10 +63,12 @@ def _explained(case: Case, profile: Profile, rules: Callable[[ExecutedCall], Ite
 
     Of a scenario only the last call is looked at: what came of those before it did not matter.
     """
-    wrong = [one for one in _calls_of(case, profile) if one.deviates]
+    wrong = [execution for execution in _calls_of(case, profile) if execution.deviates]
     if case.failure is not None and not case.failure.function:
         wrong = wrong[-1:]
-    return bool(wrong) and all(any(one.is_as(other) for other in rules(one)) for one in wrong)
+    return bool(wrong) and all(
+        any(execution.is_as(other) for other in rules(execution)) for execution in wrong
+    )
 
 
 def _with_argument(call: Call, name: str, value: Value) -> Call:
@@ -98,9 +100,9 @@ def _lens(call: Call) -> tuple[int, ...]:
 def _padding_is_prefill(case: Case, profile: Profile) -> bool:
     """Every wrong split has its first prefill at the first row of padding."""
 
-    def rules(one: ExecutedCall) -> Iterator[Expected]:
-        if _is_padded(one.call):
-            lens, tokens = _lens(one.call), one.call.named[_COMMON]["num_actual_tokens"]
+    def rules(execution: ExecutedCall) -> Iterator[Expected]:
+        if _is_padded(execution.call):
+            lens, tokens = _lens(execution.call), execution.call.named[_COMMON]["num_actual_tokens"]
             first = lens.index(0)
             before = sum(lens[:first])
             yield Returned((first, len(lens) - first, before, tokens - before))
@@ -164,9 +166,9 @@ _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
 """By when GDN goes wrong, the call whose rules it follows then."""
 
 
-def _gdn_answers(one: ExecutedCall, defect: Callable[[Call], bool]) -> Iterator[Expected]:
+def _gdn_answers(execution: ExecutedCall, defect: Callable[[Call], bool]) -> Iterator[Expected]:
     """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers."""
-    build = one.call.named["result"] if one.call.function == _OWNED else one.call
+    build = execution.call.named["result"] if execution.call.function == _OWNED else execution.call
     if not defect(build):
         return
     others = [other for other in _CHANGES if other is not defect and other(build)]
@@ -174,13 +176,13 @@ def _gdn_answers(one: ExecutedCall, defect: Callable[[Call], bool]) -> Iterator[
         changed = build
         for each in (*together, defect):
             changed = _CHANGES[each](changed)
-        asked = _with_argument(one.call, "result", changed) if build is not one.call else changed
-        yield answer(asked, None, replace(one.profile, gdn_plain_decodes=True))
+        asked = _with_argument(execution.call, "result", changed) if build is not execution.call else changed
+        yield answer(asked, None, replace(execution.profile, gdn_plain_decodes=True))
 
 
 def _explained_by_gdn(defect: Callable[[Call], bool]) -> Callable[[Case, Profile], bool]:
     """Whether all that is wrong is what GDN gives with the defect."""
-    return lambda case, profile: _explained(case, profile, lambda one: _gdn_answers(one, defect))
+    return lambda case, profile: _explained(case, profile, lambda execution: _gdn_answers(execution, defect))
 
 
 def _table_is_wider(call: Call, profile: Profile) -> bool:
@@ -198,12 +200,12 @@ def _table_is_wider(call: Call, profile: Profile) -> bool:
 def _repeats_an_earlier_result(case: Case, profile: Profile) -> bool:
     """Every wrong result is what an earlier call of the same function gave."""
     earlier: list[ExecutedCall] = []
-    for one in _calls_of(case, profile):
-        same = (other for other in earlier if other.call.function == one.call.function)
-        if one.deviates and not any(one.is_as(other.expected) for other in same):
+    for execution in _calls_of(case, profile):
+        same = (other for other in earlier if other.call.function == execution.call.function)
+        if execution.deviates and not any(execution.is_as(other.expected) for other in same):
             return False
-        earlier.append(one)
-    return any(one.deviates for one in earlier)
+        earlier.append(execution)
+    return any(execution.deviates for execution in earlier)
 
 
 # States that are sent between engines of unequal numbers of ranks.

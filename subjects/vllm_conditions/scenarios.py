@@ -59,13 +59,13 @@ class RecordedScenario:
     @cached_property
     def returned(self) -> list[Record]:
         """What the steps returned."""
-        ended = (one.value for one in self.case.actual if isinstance(one, Returned))
-        return [one for one in ended if isinstance(one, Record) and one.type == "LiveStep"]
+        ended = (outcome.value for outcome in self.case.actual if isinstance(outcome, Returned))
+        return [value for value in ended if isinstance(value, Record) and value.type == "LiveStep"]
 
     @cached_property
     def steps(self) -> list[dict[str, Row]]:
         """What the scheduler decided, step by step, for each request of the step."""
-        return [{name: dict(row) for name, row in dict(one["scheduled"]).items()} for one in self.returned]
+        return [{name: dict(row) for name, row in dict(step["scheduled"]).items()} for step in self.returned]
 
     @property
     def rows(self) -> Iterator[tuple[str, Row]]:
@@ -99,7 +99,7 @@ class RecordedScenario:
     def prompts(self) -> dict[str, tuple[int, ...]]:
         """By request, in the order in which they came in."""
         adds = (call.named for call in self.case.calls if call.function.endswith("add_request"))
-        return {one["id"]: tuple(one["prompt"]) for one in adds}
+        return {arguments["id"]: tuple(arguments["prompt"]) for arguments in adds}
 
     @property
     def tokens(self) -> dict[str, tuple[int, ...]]:

@@ -179,7 +179,7 @@ def _enumerate() -> dict[str, dict[str, Any]]:
                 _apart(lambda given=start, name=name, layers=layers: _completed(library, name, given, layers))
                 for start in _starts(layers)
             )
-            metadata = next((one for one in attempts if one is not None), None)
+            metadata = next((attempt for attempt in attempts if attempt is not None), None)
             if metadata:
                 found.setdefault(name, {})[str(layers)] = metadata
             elif layers == LAYERS[0]:

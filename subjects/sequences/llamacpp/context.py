@@ -210,7 +210,7 @@ class LlamaContext:
     def _drafts(self, sequence: int, token: int, count: int) -> list[int]:
         """What followed the token when it stood in the sequence before; others where it did not."""
         before = self.tokens[sequence]
-        at = max((at for at, one in enumerate(before) if one == token), default=len(before))
+        at = max((at for at, earlier in enumerate(before) if earlier == token), default=len(before))
         found = before[at + 1 : at + 1 + count]
         return found + [(token + 5 + more) % 15 + 1 for more in range(count - len(found))]
 

@@ -114,7 +114,7 @@ def library_path() -> Path:
     if named:
         return Path(named)
     spec = find_spec("xllamacpp")
-    folders = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
     found = [
         path
         for folder in folders
@@ -190,7 +190,7 @@ class LlamaCpp:
                 self.call("gguf_set_val_f32", made, key, value)
             elif isinstance(value, str):
                 self.call("gguf_set_val_str", made, key, value.encode())
-            elif all(isinstance(one, str) for one in value):
+            elif all(isinstance(text, str) for text in value):
                 texts = (_TEXT * len(value))(*map(str.encode, value))
                 self.call("gguf_set_arr_str", made, key, texts, len(value))
             else:
@@ -257,7 +257,7 @@ def batch_of(entries: Sequence[tuple[int, int, tuple[int, ...], bool]]) -> Llama
     """A batch of tokens: each with its position, its sequences, and whether its logits are wanted."""
     count = len(entries)
     sequences = [(c.c_int32 * len(names))(*names) for _, _, names, _ in entries]
-    pointers = (c.POINTER(c.c_int32) * count)(*(c.cast(one, c.POINTER(c.c_int32)) for one in sequences))
+    pointers = (c.POINTER(c.c_int32) * count)(*(c.cast(names, c.POINTER(c.c_int32)) for names in sequences))
     made = LlamaBatch(
         count,
         (c.c_int32 * count)(*(token for token, *_ in entries)),

@@ -428,5 +428,5 @@ def _folder() -> Path:
 
 
 def _logarithms(answer: Any) -> list[float]:
-    found = {one["id"]: one["logprob"] for one in answer["completion_probabilities"][0]["top_logprobs"]}
+    found = {entry["id"]: entry["logprob"] for entry in answer["completion_probabilities"][0]["top_logprobs"]}
     return [found[token] for token in range(VOCABULARY)]

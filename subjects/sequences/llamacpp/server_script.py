@@ -72,7 +72,9 @@ def server_script_of(
     Raises:
         NotImplementedError: a feature is not written here.
     """
-    if features.get("embeddings") or any("between" in one.get("features", {}) for _, one in operations):
+    if features.get("embeddings") or any(
+        "between" in arguments.get("features", {}) for _, arguments in operations
+    ):
         raise NotImplementedError("a script with other requests")
     name, layers = model.removeprefix(PREFIX), str(features.get("layers", 4))
     metadata = {

@@ -116,7 +116,7 @@ class _Writer:
         padded = [[*tokens, *[0] * (width - len(tokens))] for tokens in new]
         yield from self._merge(names)
         if any(len(tokens) < width for tokens in new):
-            lengths, padding = [len(one) for one in new], [width - len(one) for one in new]
+            lengths, padding = [len(tokens) for tokens in new], [width - len(tokens) for tokens in new]
             yield f"for layer in batch: layer.prepare(lengths={lengths}, right_padding={padding})"
         yield f"logits = model(mx.array({padded}), cache=batch)"
         if any(len(tokens) < width for tokens in new):

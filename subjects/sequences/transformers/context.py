@@ -90,12 +90,12 @@ class TransformersContext:
                 batch.cache, StaticCache
             )
             self.effects["cache: tokens before were processed again"] += batch.cache == NO_CACHE
-            new_tokens = [old[one] for one in batch.names]
-            whole = [[*self.tokens[one], *old[one]] for one in batch.names]
+            new_tokens = [old[member] for member in batch.names]
+            whole = [[*self.tokens[member], *old[member]] for member in batch.names]
             result = batches.extend(self.model, batch, new_tokens, whole, self.inputs)
             logits |= dict(zip(batch.names, result, strict=True))
-            for one in batch.names:
-                self.tokens[one] += old.pop(one)
+            for member in batch.names:
+                self.tokens[member] += old.pop(member)
         self.last |= {name: seen[-1] for name, seen in logits.items()}
         return [logits[name].float() for name, _ in rows]
 
@@ -236,10 +236,12 @@ class TransformersContext:
     def _together(self, name: int, rows: dict[int, Sequence[int]]) -> CacheRows:
         """The batch of the rows that can go on with `name`: as many tokens, and the same cache."""
         batch = self.batches[name]
-        members = [one for one in batch.names if one in rows and len(rows[one]) == len(rows[name])]
+        members = [
+            member for member in batch.names if member in rows and len(rows[member]) == len(rows[name])
+        ]
         if members == batch.names:
             return batch
-        for names in (members, [one for one in batch.names if one not in members]):
+        for names in (members, [member for member in batch.names if member not in members]):
             part = batches.select(batch, names)
             self.batches |= dict.fromkeys(names, part)
         return self.batches[name]
@@ -256,7 +258,7 @@ class TransformersContext:
         changed = {name for name, _ in changes}
         left = {id(self.batches[name]): self.batches[name] for name in changed if name in self.batches}
         for batch in left.values():
-            rest = [one for one in batch.names if one not in changed]
+            rest = [member for member in batch.names if member not in changed]
             if rest:
                 self.batches |= dict.fromkeys(rest, batches.select(batch, rest))
         for name, found in changes:

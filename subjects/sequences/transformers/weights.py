@@ -102,4 +102,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [tensor for one in value for tensor in _tensors(one)] if isinstance(value, list | tuple) else []
+    return (
+        [tensor for element in value for tensor in _tensors(element)]
+        if isinstance(value, list | tuple)
+        else []
+    )

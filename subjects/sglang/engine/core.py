@@ -170,26 +170,28 @@ class RadixEngine:
         seen.owners_after = now.pools.owners(held)
         cached = list(prefixes(now.scheduler.tree_cache, self._histories()))
         pages = [
-            slot // self.settings.page_size for one in cached for slot in one.keys[:: self.settings.page_size]
+            slot // self.settings.page_size
+            for prefix in cached
+            for slot in prefix.keys[:: self.settings.page_size]
         ]
-        slots = [one.state for one in cached if one.state is not None]
+        slots = [prefix.state for prefix in cached if prefix.state is not None]
         seen.pools = now.pools.observed(held, pages, slots)
         if now.host is not None:
             seen.pools += now.host.observed(cached)
         if now.host is None and not now.sessions.open:
-            seen.locked = [len(one.tokens) for one in cached if one.locked]
-        seen.published = [stored for one in cached for stored in self._published(one)]
+            seen.locked = [len(prefix.tokens) for prefix in cached if prefix.locked]
+        seen.published = [stored for prefix in cached for stored in self._published(prefix)]
         seen.slots = {
-            name: max(now.pools.slots_of(one), default=0)
-            for name, one in held.items()
+            name: max(now.pools.slots_of(owner), default=0)
+            for name, owner in held.items()
             if name in self.laws.requests or name in left
         }
         return seen, tuple(self.laws.step(seen))
 
     def _histories(self) -> Iterator[tuple[int, ...]]:
         """The tokens of each request as they have to become, and as the release has them: it cuts those of a session's aborted turn."""
-        for one in self.laws.known.requests.values():
-            yield tuple(one.token(at) for at in range(self.settings.max_model_len))
+        for known_request in self.laws.known.requests.values():
+            yield tuple(known_request.token(at) for at in range(self.settings.max_model_len))
         for request in self.running.requests.values():
             yield (*request.origin_input_ids, *request.output_ids)
 

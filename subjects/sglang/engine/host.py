@@ -112,7 +112,7 @@ class Copies:
         if self.current is None:
             act()
             return
-        addresses = frozenset(one.data_ptr() for one in targets)
+        addresses = frozenset(tensor.data_ptr() for tensor in targets)
         self.current.waiting.append(_Waiting(self.turn + late, act, addresses, frozenset(places)))
         self.current.go_on(self.turn)
 
@@ -129,9 +129,9 @@ class Copies:
 
     def places_in(self, tensors: Sequence[Any]) -> set[int]:
         """Places in these tensors to which a copy is not done yet."""
-        addresses = {one.data_ptr() for one in tensors}
-        waiting = [one for stream in self.streams for one in stream.waiting]
-        return {place for one in waiting if one.targets & addresses for place in one.places}
+        addresses = {tensor.data_ptr() for tensor in tensors}
+        waiting = [copy for stream in self.streams for copy in stream.waiting]
+        return {place for copy in waiting if copy.targets & addresses for place in copy.places}
 
 
 COPIES = Copies()

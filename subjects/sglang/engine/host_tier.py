@@ -123,8 +123,8 @@ class HostMemory:
         """Both pools: what is not free belongs to the tree. None of a core that does not list what is in them."""
         if not self.lists:
             return []
-        pages = [slot // self.page for one in cached for slot in one.host_keys[:: self.page]]
-        slots = [one.host_state for one in cached if one.host_state is not None]
+        pages = [slot // self.page for prefix in cached for slot in prefix.host_keys[:: self.page]]
+        slots = [prefix.host_state for prefix in cached if prefix.host_state is not None]
         free = [slot // self.page for slot in _free(self.keys)[:: self.page]]
         found = (
             (ATTENTION, self.keys.size // self.page, free, pages),

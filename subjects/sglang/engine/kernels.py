@@ -179,7 +179,7 @@ class Mamba2Kernels(NamedKernels):
             for at in range(first, end):
                 states[row, at + 1] = passed[at + 1] = advanced(states[row, at], token_of(columns[at]))
         asked = [given.get(name) for name in ("track_seq_idx", "track_end_locs")]
-        pairs = zip(*([] if one is None else one.tolist() for one in asked), strict=True)
+        pairs = zip(*([] if indices is None else indices.tolist() for indices in asked), strict=True)
         chunks, ends, tracked = (
             _slots(found, shape, self.layer)
             for found in (
@@ -217,7 +217,10 @@ def begun_states(metadata: Any, temporal: Any, layer: int) -> list[int]:
     slots = metadata.mamba_cache_indices.tolist()
     mixed = getattr(metadata, "mixed_metadata", None)
     continues = [True] * len(slots) if mixed is None else mixed.has_initial_states.tolist()
-    return [filled(temporal[slot], layer) if one else 0 for slot, one in zip(slots, continues, strict=False)]
+    return [
+        filled(temporal[slot], layer) if has_state else 0
+        for slot, has_state in zip(slots, continues, strict=False)
+    ]
 
 
 def run_mixer(

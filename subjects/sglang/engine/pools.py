@@ -146,7 +146,9 @@ class Pools:
     def late_slots(self) -> tuple[set[int], set[int]]:
         """Slots of keys, and of states, to which a copy from host memory is not done yet."""
         layers = [
-            one[layer] for one in (*self.states.conv, self.states.temporal) for layer in range(len(one))
+            memory[layer]
+            for memory in (*self.states.conv, self.states.temporal)
+            for layer in range(len(memory))
         ]
         return COPIES.places_in(self._buffers()), COPIES.places_in(layers)
 

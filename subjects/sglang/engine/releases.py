@@ -68,8 +68,8 @@ def require_core_for_torch(scheduler: Any, page: int) -> None:
                 parameters(key=key(array("q", tokens)), value=slots, mamba_value=kept)
             )
         found = {
-            one.tokens: (one.keys, one.state)
-            for one in prefixes(scheduler.tree_cache, [(*shared, *end) for end in ends])
+            prefix.tokens: (prefix.keys, prefix.state)
+            for prefix in prefixes(scheduler.tree_cache, [(*shared, *end) for end in ends])
         }
         # An insertion begins copies to host memory, and frees slots of tokens that the tree has: the pools are made anew, too.
         scheduler.tree_cache.reset()
@@ -77,7 +77,7 @@ def require_core_for_torch(scheduler: Any, page: int) -> None:
     except Exception as error:
         raise NotOffered(f"the core in Rust, which fails: {_torches()} ({error})") from error
     nodes = ((shared, None), *(((*shared, *end), state) for state, end in enumerate(ends, 1)))
-    if found != {tokens: (tuple(page + one for one in tokens[-page:]), state) for tokens, state in nodes}:
+    if found != {tokens: (tuple(page + slot for slot in tokens[-page:]), state) for tokens, state in nodes}:
         raise NotOffered(f"the core in Rust, which gives back other slots than were inserted: {_torches()}")
 
 
@@ -92,7 +92,12 @@ def _compiled_for() -> str:
     except importlib.metadata.PackageNotFoundError:
         return ""
     return next(
-        (one.partition("==")[2].split(";")[0].strip() for one in required if one.startswith("torch==")), ""
+        (
+            requirement.partition("==")[2].split(";")[0].strip()
+            for requirement in required
+            if requirement.startswith("torch==")
+        ),
+        "",
     )
 
 

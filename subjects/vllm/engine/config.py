@@ -158,7 +158,7 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
             Mamba,
             block_size=settings.mamba_block_size,
             shapes=shapes,
-            dtypes=tuple(getattr(torch, one) for one in types_of(settings)[: len(shapes)]),
+            dtypes=tuple(getattr(torch, dtype) for dtype in types_of(settings)[: len(shapes)]),
             page_size_padded=page,
             mamba_type=getattr(types, _BACKENDS[kind], kind),
             mamba_cache_mode=settings.mode,

@@ -93,28 +93,28 @@ class LiveTransfers:
 
     def begin(self, loads: Iterable[LiveTransfer], saves: Iterable[LiveTransfer]) -> None:
         """What a step asks for."""
-        self._loads |= {one: one.steps for one in loads}
-        self._saves |= {one: one.steps for one in saves}
+        self._loads |= {load: load.steps for load in loads}
+        self._saves |= {save: save.steps for save in saves}
 
     def load(self) -> None:
         """Loads of this step."""
-        for one in self._due(self._loads):
-            if one.fails:
-                self.unloaded.append(one.request)
+        for load in self._due(self._loads):
+            if load.fails:
+                self.unloaded.append(load.request)
             else:
-                self.write(one)
-            self._loaded.append(one)
+                self.write(load)
+            self._loaded.append(load)
 
     def save(self) -> None:
         """Saves of this step, after its forward."""
-        for one in self._due(self._saves):
-            for move in one.blocks:
+        for save in self._due(self._saves):
+            for move in save.blocks:
                 self.saved.append((*_as_published(move), self.memory.contents(move.group, move.block)))
                 self.store[move.group, move.prefix] = [
                     states[move.block].clone() for states in self._states(move.group)
                 ]
-            self._sent.append(one)
-            self._kept.append(one)
+            self._sent.append(save)
+            self._kept.append(save)
 
     def write(self, load: LiveTransfer) -> None:
         """What was saved, into the blocks of a load."""
@@ -132,31 +132,31 @@ class LiveTransfers:
     def received(self) -> set[str]:
         """Requests whose loads were done since this was asked, also those that failed."""
         done, self._loaded = self._loaded, []
-        return {one.request for one in done if not one.sync}
+        return {load.request for load in done if not load.sync}
 
     def failed(self) -> set[str]:
         """Of those that `received` will name, the ones whose loads failed."""
-        return {one.request for one in self._loaded if one.fails}
+        return {load.request for load in self._loaded if load.fails}
 
     def sent(self) -> set[str]:
         """Requests that are gone and whose blocks were saved since this was asked."""
         done, self._sent = self._sent, []
-        return {one.request for one in done if one.request}
+        return {save.request for save in done if save.request}
 
     def kept(self) -> tuple[int, ...]:
         """Numbers of saves that were done since this was asked."""
         done, self._kept = self._kept, []
-        return tuple(one.number for one in done)
+        return tuple(save.number for save in done)
 
     def _states(self, group: int) -> list[torch.Tensor]:
         return [states for name in self.names[group] for states in self._caches[name]]
 
     def _due(self, waiting: dict[LiveTransfer, int]) -> list[LiveTransfer]:
-        due = [one for one, steps in waiting.items() if steps == 0]
-        for one in list(waiting):
-            waiting[one] -= 1
-        for one in due:
-            del waiting[one]
+        due = [transfer for transfer, steps in waiting.items() if steps == 0]
+        for transfer in list(waiting):
+            waiting[transfer] -= 1
+        for transfer in due:
+            del waiting[transfer]
         return due
 
 
@@ -197,7 +197,7 @@ class LiveOffers:
     @property
     def kept(self) -> Counter[int]:
         """How often blocks are counted for saves."""
-        return Counter(move.block for one in self.saves.values() if one.pinned for move in one.blocks)
+        return Counter(move.block for save in self.saves.values() if save.pinned for move in save.blocks)
 
     def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """How many tokens behind those that are computed can be loaded, None for later, and whether while others run."""
@@ -265,8 +265,8 @@ class LiveOffers:
     @property
     def saving(self) -> frozenset[tuple[int, int]]:
         """(group, block) of saves that go on after the step that asked for them."""
-        late = (one for one in self.saves.values() if one.pinned or one.request)
-        return frozenset((move.group, move.block) for one in late for move in one.blocks)
+        late = (save for save in self.saves.values() if save.pinned or save.request)
+        return frozenset((move.group, move.block) for save in late for move in save.blocks)
 
     def asked(self, scheduled: Any) -> SimpleNamespace:
         """What the worker is to do in the step."""
@@ -280,7 +280,7 @@ class LiveOffers:
 
     def _full(self) -> Iterator[tuple[Any, ...]]:
         """Of what may be hit, the blocks that are full. A request goes on in its last one, though it may be hit."""
-        return (one for one in self.published() if one[-1] and one[-1] % self.sizes[one[0]] == 0)
+        return (block for block in self.published() if block[-1] and block[-1] % self.sizes[block[0]] == 0)
 
     def _save_published(self) -> None:
         blocks, moves = [], []
@@ -310,8 +310,8 @@ class LiveOffers:
         return self._unasked(self._moves(request, blocks, 0, request.num_prompt_tokens))
 
     def _unasked(self, moves: Iterable[BlockMove]) -> tuple[BlockMove, ...]:
-        found = tuple(one for one in moves if (one.group, one.prefix) not in self._asked)
-        self._asked |= {(one.group, one.prefix) for one in found}
+        found = tuple(move for move in moves if (move.group, move.prefix) not in self._asked)
+        self._asked |= {(move.group, move.prefix) for move in found}
         return found
 
     def _save(
@@ -516,7 +516,7 @@ def live_connector() -> Any:
 def freed_late(scheduler: Any) -> Counter[int]:
     """The blocks that the release frees once the steps in flight are done, since a load could be written before them."""
     deferred = [blocks for _, blocks in getattr(scheduler, "deferred_frees", ())]
-    return Counter(one.block_id for blocks in deferred for one in blocks if not one.is_null)
+    return Counter(block.block_id for blocks in deferred for block in blocks if not block.is_null)
 
 
 class LiveConnection:
@@ -584,4 +584,4 @@ class LiveConnection:
         loaded, failed = tuple(self.transfers.written), tuple(self.transfers.unloaded)
         self.transfers.written.clear()
         self.transfers.unloaded.clear()
-        return loaded, tuple(one[:4] for one in moved.saved), failed
+        return loaded, tuple(save[:4] for save in moved.saved), failed

@@ -223,15 +223,15 @@ class LiveEngine:
         scheduled, output = self.in_flight.popleft()
         output = output.get_output() if hasattr(output, "get_output") else output
         for outputs in self.scheduler.update_from_output(scheduled, output).values():
-            for one in outputs.outputs:
-                seen.outputs[one.request_id] = tuple(one.new_token_ids)
-                if one.finish_reason is not None:
-                    self.finished.append(one.request_id)
+            for result in outputs.outputs:
+                seen.outputs[result.request_id] = tuple(result.new_token_ids)
+                if result.finish_reason is not None:
+                    self.finished.append(result.request_id)
         self._remember()
 
     def _decided(self, scheduled: Any) -> dict[str, Decided]:
         """What the scheduler wants of the worker."""
-        computed = {one.req_id: one.num_computed_tokens for one in scheduled.scheduled_new_reqs}
+        computed = {request.req_id: request.num_computed_tokens for request in scheduled.scheduled_new_reqs}
         fresh = set(computed)
         again = scheduled.scheduled_cached_reqs
         computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
@@ -267,16 +267,18 @@ class LiveEngine:
         """(request, group, column, block) of each block that a request has."""
         managers = self.scheduler.kv_cache_manager.coordinator.single_type_managers
         return [
-            (name, group, at, one.block_id)
+            (name, group, at, block.block_id)
             for group, manager in enumerate(managers)
             for name, blocks in manager.req_to_blocks.items()
-            for at, one in enumerate(blocks)
-            if not one.is_null
+            for at, block in enumerate(blocks)
+            if not block.is_null
         ]
 
     def _observe(self, seen: ObservedStep) -> None:
         """What is in memory after the step, and which requests own it."""
-        counts = {one.block_id: one.ref_cnt for one in self.pool.blocks if one.ref_cnt and not one.is_null}
+        counts = {
+            block.block_id: block.ref_cnt for block in self.pool.blocks if block.ref_cnt and not block.is_null
+        }
         seen.owners_after = self._owners()
         seen.references = sorted(counts.items())
         seen.free = self.pool.get_num_free_blocks()
@@ -292,7 +294,7 @@ class LiveEngine:
             (group, block.block_id, name, count, memory.contents(group, block.block_id))
             for group, block, _, name, count in self._named_blocks()
         ]
-        return sorted(found, key=lambda one: one[:4])
+        return sorted(found, key=lambda block: block[:4])
 
     def _named_blocks(self) -> Iterator[tuple[int, Any, bytes, str, int]]:
         """Of each block that may be hit: group, block, hash, a request and how many of its tokens it stands for."""

@@ -324,9 +324,9 @@ class LiveForward:
         waiting = list(range(len(self.rows)))
         while waiting:
             ready = (
-                one
-                for one in waiting
-                if all(one == by or not pages_read[one] & written[by] for by in waiting)
+                number
+                for number in waiting
+                if all(number == by or not pages_read[number] & written[by] for by in waiting)
             )
             yield waiting.pop(waiting.index(next(ready, waiting[0])))
 

@@ -176,7 +176,9 @@ def _of_class(built: Any, cls: Any) -> Any:
     """Layers of the release ask for the class of their metadata; a port's may have fields more, or fewer."""
     if isinstance(built, cls):
         return built
-    made = cls(**{one.name: getattr(built, one.name, _absent(one)) for one in dataclasses.fields(cls)})
+    made = cls(
+        **{field.name: getattr(built, field.name, _absent(field)) for field in dataclasses.fields(cls)}
+    )
     vars(made).update({name: value for name, value in vars(built).items() if name not in vars(made)})
     return made
 
@@ -213,7 +215,7 @@ def _skipping_null(built: Any) -> Any:
 def functions_of(port: Any, released: Any) -> tuple[Any, ...]:
     """A port's copy functions for those of a release: of the layers that have most states, which others have the first of."""
     several = released.values() if isinstance(released, dict) else [released]
-    return tuple(getattr(port, one.__name__) for one in max(several, key=len))
+    return tuple(getattr(port, function.__name__) for function in max(several, key=len))
 
 
 def context_inside(port: Any, count: Count) -> Any:
@@ -302,7 +304,7 @@ def first_runner_inside(port: Any, count: Count) -> dict[str, Any]:
         port.stage_postprocess_inputs_to_gpu(*given, **named)
 
     made = (preprocess_mamba, postprocess_mamba_align_gpu, stage_postprocess_inputs_to_gpu)
-    return {"MambaBuffers": Buffers} | {one.__name__: one for one in made}
+    return {"MambaBuffers": Buffers} | {function.__name__: function for function in made}
 
 
 class KernelInside:

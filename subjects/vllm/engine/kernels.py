@@ -155,7 +155,9 @@ def _wrong(
 ) -> tuple[tuple[int, int, float, Near], ...]:
     pairs = zip(found, expected, strict=True)
     # Not `>`: a NaN is wrong.
-    return tuple((group, at, one, near) for one, near in pairs if not abs(one - near.value) <= near.bound)
+    return tuple(
+        (group, at, value, near) for value, near in pairs if not abs(value - near.value) <= near.bound
+    )
 
 
 def _use_triton() -> None:

@@ -128,7 +128,7 @@ class ToyModel(torch.nn.Module):
         return copies(self.worker.settings.kinds[0] == "short_conv")
 
     def get_mamba_state_copy_funcs(self, types: Any) -> dict[Any, Any]:
-        return {one: copies("SHORT" in str(one.name)) for one in types}
+        return {kind: copies("SHORT" in str(kind.name)) for kind in types}
 
 
 def taken(drafts: list[int], said: list[int]) -> list[int]:

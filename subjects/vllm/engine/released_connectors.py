@@ -133,7 +133,7 @@ class Copies:
             self._waiting.append(copy)
 
     def _note_load(self, copy: Copy, blocks: set[int]) -> None:
-        owned = [one for one in self.owners() if one[-1] in blocks]
+        owned = [owner for owner in self.owners() if owner[-1] in blocks]
         places = {(group, block): name for name, group, _, block in owned}
         sizes = [self.settings.kv_block_size] + [self.settings.mamba_block_size] * len(self.settings.kinds)
         found = [(group, block, name, (column + 1) * sizes[group]) for name, group, column, block in owned]
@@ -250,12 +250,12 @@ class CountedPool:
 
     def touch(self, blocks: Iterable[Any]) -> None:
         several = list(blocks)
-        self.kept.update(one.block_id for one in several)
+        self.kept.update(block.block_id for block in several)
         self.pool.touch(several)
 
     def free_blocks(self, blocks: Iterable[Any], *more: Any, **named: Any) -> None:
         several = list(blocks)
-        self.kept.subtract(one.block_id for one in several)
+        self.kept.subtract(block.block_id for block in several)
         self.pool.free_blocks(several, *more, **named)
 
     def __getattr__(self, name: str) -> Any:
@@ -396,7 +396,7 @@ class ReleasedConnection:
         """What was loaded since the last step, and what is saved."""
         loaded = tuple(self.copies.loaded)
         self.copies.loaded.clear()
-        return loaded, tuple(one[:4] for one in moved.saved), ()
+        return loaded, tuple(save[:4] for save in moved.saved), ()
 
     def _stored(self) -> Iterator[Stored]:
         """Of each block of host memory that may be loaded: what it stands for, and what is in it."""

@@ -169,7 +169,9 @@ class LiveStage(LiveWorkerV2):
         self.output = {name: torch.zeros(size, dtype=torch.int64) for name in ("tokens", "states")}
         """As a graph that was captured has it: in the same memory for every batch."""
         if not rank.is_first_rank:
-            runner.intermediate_tensors = Tensors({name: one.clone() for name, one in self.output.items()})
+            runner.intermediate_tensors = Tensors(
+                {name: tensor.clone() for name, tensor in self.output.items()}
+            )
         if not rank.is_last_rank:
             runner.sampler = runner.rejection_sampler = runner.speculator = runner.prompt_logprobs_worker = (
                 None
@@ -289,7 +291,7 @@ class LivePipeline:
         with Running.of(stage.rank):
             HostBuffer.read = []
             output = stage.execute(pickle.loads(self.batches[batch]), seen)  # noqa: S301 - our own
-            self.read[batch] += [(number, *one) for one in HostBuffer.read]
+            self.read[batch] += [(number, *entry) for entry in HostBuffer.read]
         if stage.rank.is_last_rank:
             self.outputs[batch] = output
         self.seen.append((number, seen))

@@ -56,7 +56,7 @@ writes, and what it found."""
 
 def accessed(rows: Sequence[ForwardRow], known: KnownStates, block_size: int) -> tuple[RowAccess, ...]:
     """What each row of a forward did in each group; `block_size` is that of attention."""
-    return tuple(one for row in rows for one in _accessed_by_row(row, known, block_size))
+    return tuple(access for row in rows for access in _accessed_by_row(row, known, block_size))
 
 
 def _accessed_by_row(row: ForwardRow, known: KnownStates, block_size: int) -> Iterator[RowAccess]:
