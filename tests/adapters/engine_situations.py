@@ -37,7 +37,7 @@ def reached(name: str, wanted: Collection[str], subject_name: str, examples: int
                 # A campaign says what is wrong.
                 print(f"{name}: {error}", file=sys.stderr)
             counts = context.counts.situations
-            if all(counts[one] for one in wanted):
+            if all(counts[situation] for situation in wanted):
                 break
     print(f"{name}: {context.counts}", file=sys.stderr)
     return dict(counts)

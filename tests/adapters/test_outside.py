@@ -150,7 +150,7 @@ def test_a_drawn_input_is_for_the_release_of_the_subject_from_the_first_one_on()
     )
     tested.explore(first, seed=1, max_examples=3)
     assert seen
-    assert all(one is OTHER for one in seen)
+    assert all(profile is OTHER for profile in seen)
     tested.explore(second, seed=1, max_examples=1)
     assert seen[-1] is DOCUMENTS
 
@@ -166,4 +166,4 @@ def test_a_port_without_empty_sequences_is_not_asked_about_one(
         asked = call(
             "prepare_chunk_offsets", cu_seqlens=Tensor("int32", (len(starts),), starts), chunk_size=64
         )
-        assert any(one.holds(asked) for one in outside) == (is_outside and empty)
+        assert any(rule.holds(asked) for rule in outside) == (is_outside and empty)

@@ -118,7 +118,7 @@ def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
 
 def test_what_a_port_lacks_is_not_applicable() -> None:
     context = context_of(subject_of(chunk_offsets=offsets_of(0)))
-    names = {name for name, one in load_properties().items() if one.not_applicable(context) is None}
+    names = {name for name, tested in load_properties().items() if tested.not_applicable(context) is None}
     assert names == {
         "fla-chunks/offsets",
         "chunk-metadata/changed-in-place",
@@ -236,8 +236,8 @@ def test_a_port_to_which_no_bad_input_can_be_given_is_not_tested_with_bad_input(
 APPLICABLE = [
     (port, name)
     for port in ("examples.numpy_port", "examples.slots_port")
-    for name, one in load_properties().items()
-    if one.not_applicable(context_of(load(port))) is None
+    for name, tested in load_properties().items()
+    if tested.not_applicable(context_of(load(port))) is None
 ]
 
 

@@ -21,14 +21,14 @@ from tests.helpers.slow import slow_after
 
 PORT = "tests.adapters.sequences.reference_port"
 OURS = [
-    one
-    for one in PROPERTIES.values()
+    tested
+    for tested in PROPERTIES.values()
     # The port has no store of prompts; test_reuse.py has one that has.
-    if one.module == statements.__name__ and one.id != "sequences/again"
+    if tested.module == statements.__name__ and tested.id != "sequences/again"
 ]
 
 
-@pytest.mark.parametrize("tested", slow_after(1, OURS), ids=lambda one: one.id.replace("/", "-"))
+@pytest.mark.parametrize("tested", slow_after(1, OURS), ids=lambda tested: tested.id.replace("/", "-"))
 def test_a_port_that_keeps_the_law_passes(tested: Property) -> None:
     subject = load(PORT)
     execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))

@@ -154,7 +154,7 @@ def test_a_layer_that_does_not_wait_for_its_states_reads_others() -> None:
 
 
 def test_each_configuration_reaches_its_situations() -> None:
-    wanted = {one.id: (*one.situations, *OTHERS.get(one.id, ())) for one in CONFIGURATIONS}
+    wanted = {row.id: (*row.situations, *OTHERS.get(row.id, ())) for row in CONFIGURATIONS}
     command = ("-m", "tests.adapters.engine_situations", "sglang", str(EXAMPLES), json.dumps(wanted))
     done = subprocess.run(
         [str(PYTHON), *command],

@@ -90,8 +90,8 @@ def in_session(*named: tuple[str, Mapping[str, Any]], ends: str = "", raised: st
     """Calls of an engine whose streaming session s0 has a turn; the first step ends that one, or none."""
     case = happened(OPENED, turn(), *named)
     outcomes: list[Any] = []
-    for one in case.calls:
-        finished = (ends,) if ends and one.function.endswith(".step") else ()
+    for call_ in case.calls:
+        finished = (ends,) if ends and call_.function.endswith(".step") else ()
         outcomes.append(Returned(record("RadixStep", finished=finished, scheduled={}, findings=())))
     if raised:
         outcomes[-1] = Raised("AssertionError", raised)
@@ -163,7 +163,8 @@ def says(
 def begun_with(added: Mapping[str, tuple[int, ...]], case: Case) -> Case:
     """The case of requests with these prompts."""
     calls = [
-        call("RadixEngine.add_request", id=name, prompt=one, max_tokens=1) for name, one in added.items()
+        call("RadixEngine.add_request", id=name, prompt=prompt, max_tokens=1)
+        for name, prompt in added.items()
     ]
     return replace(case, steps=(case.steps[0], *calls, *case.steps[1:]))
 
@@ -186,7 +187,7 @@ HAS_A_SLOT = "session_id='s0' already has a slot"
 
 
 def ids(release: str) -> list[str]:
-    return [one.id for one in known_in(FILE, release, CONDITIONS)]
+    return [known.id for known in known_in(FILE, release, CONDITIONS)]
 
 
 def test_the_defects_are_those_of_the_releases_that_have_them() -> None:

@@ -460,10 +460,10 @@ def test_a_worker_tells_the_same_and_runs_on(tmp_path: Path) -> None:
         names = ("leave", "skip", "unreadable", "itself", "number")
         here = InProcess(load(name), "cpu")
         here.begin()
-        expected = [here.execute(call(one)) for one in names]
+        expected = [here.execute(call(function)) for function in names]
         with InWorker(name, "cpu", spare=False) as port:
             port.begin()
-            assert [port.execute(call(one)) for one in names] == expected
+            assert [port.execute(call(function)) for function in names] == expected
             assert (dict(port.faults), port.restarts) == ({}, 0)
 
 

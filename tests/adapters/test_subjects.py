@@ -139,7 +139,7 @@ STATED = Symptom("value", "divide", "what is returned")
 
 def declared(condition: Callable[[Case], bool] = lambda case: True) -> KnownDeviation:
     holds = Condition(lambda case, _: condition(case))
-    shown = tuple(replace(one, condition=holds) for one in (WRONG, RAISES, STATED))
+    shown = tuple(replace(symptom, condition=holds) for symptom in (WRONG, RAISES, STATED))
     return KnownDeviation("toys/divide", "https://example.org/1", shown)
 
 

@@ -105,4 +105,4 @@ def test_a_step_without_requests_is_outside_before_a_context_is_bound(
 ) -> None:
     buffers = Call("MambaBuffers.create", (("with_postprocess_align", True),), bind="bufs")
     call = Call("postprocess_mamba_align_gpu", (("bufs", buffers), ("num_reqs", num_reqs)))
-    assert [one.reason for one in OUTSIDE.outside_of((0, 29, 0)) if one.holds(call)] == reasons
+    assert [rule.reason for rule in OUTSIDE.outside_of((0, 29, 0)) if rule.holds(call)] == reasons

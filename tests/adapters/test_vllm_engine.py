@@ -94,10 +94,12 @@ IDLE = Returned(record("LiveStep", scheduled={}, findings=()))
 def with_connector(case: Case, **of_connector: Any) -> Case:
     """The case with what its last step tells of a connector."""
     nothing: dict[str, Any] = {"loaded": (), "saved": (), "unloaded": ()}
-    ended = [one.value for one in case.actual if isinstance(one, Returned)]
-    steps = [dict(one.fields) | nothing if isinstance(one, Record) else {} for one in ended]
+    ended = [outcome.value for outcome in case.actual if isinstance(outcome, Returned)]
+    steps = [dict(value.fields) | nothing if isinstance(value, Record) else {} for value in ended]
     steps[-1] |= of_connector
-    return replace(case, actual=tuple(Returned(record("LiveStep", **one) if one else None) for one in steps))
+    return replace(
+        case, actual=tuple(Returned(record("LiveStep", **given) if given else None) for given in steps)
+    )
 
 
 def updated(connector: str, *calls: str) -> Case:
@@ -113,7 +115,7 @@ def updated(connector: str, *calls: str) -> Case:
 def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:
     """After r1 has ended, or while it waits, steps without rows, after each of which these blocks are saved."""
     shown: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
-    steps = [record("LiveStep", **shown | {"saved": one}) for one in saved]
+    steps = [record("LiveStep", **shown | {"saved": events}) for events in saved]
     steps[0] = record("LiveStep", **shown | {"saved": saved[0], "finished": ("r1",) if ends else ()})
     made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
     add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
@@ -290,15 +292,15 @@ def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, match
 def test_a_field_of_settings_that_a_case_leaves_out_is_as_it_was_drawn() -> None:
     """Both sides have the default; the adapter's cannot be imported without a release."""
     text = (ROOT / "subjects/vllm/engine/settings.py").read_text(encoding="utf-8")
-    (settings,) = (one for one in ast.parse(text).body if getattr(one, "name", "") == "LiveSettings")
+    (settings,) = (node for node in ast.parse(text).body if getattr(node, "name", "") == "LiveSettings")
     assert isinstance(settings, ast.ClassDef)
     defaults = {
-        one.target.id: ast.literal_eval(one.value)
-        for one in settings.body
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None
+        node.target.id: ast.literal_eval(node.value)
+        for node in settings.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
     }
     always = dict(LiveWorld().settings_with("").fields)
-    drawn = {one.name: one.default for one in fields(LiveWorld) if one.name != "layout"}
+    drawn = {field.name: field.default for field in fields(LiveWorld) if field.name != "layout"}
     assert {name: defaults[name] for name in drawn.keys() - always} == {
         name: drawn[name] for name in drawn.keys() - always
     }

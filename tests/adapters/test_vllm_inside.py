@@ -87,14 +87,14 @@ def test_what_lies_in_replaced_functions_is_declared_in_the_release_alone() -> N
     """The adapter cannot be imported without a release, so that its names are read."""
     tree = ast.parse((ADAPTER / "__init__.py").read_text(encoding="utf-8"))
     (assigned,) = (
-        one.value
-        for one in tree.body
-        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "IN_WHAT_IS_REPLACED"
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "IN_WHAT_IS_REPLACED"
     )
     assert isinstance(assigned, ast.Call)
     names = ast.literal_eval(assigned.args[0])
     known = tomllib.loads((ADAPTER.parent / "vllm_known.toml").read_text(encoding="utf-8"))["known"]
-    assert names <= {one["id"] for one in known if "real-engine" in str(one["properties"])}
+    assert names <= {row["id"] for row in known if "real-engine" in str(row["properties"])}
 
 
 def test_a_ports_context_reads_tables_by_slot_where_the_release_hands_over_those() -> None:
@@ -105,12 +105,12 @@ def test_a_ports_context_reads_tables_by_slot_where_the_release_hands_over_those
         MambaSpecDecodeGPUContext=SimpleNamespace(create=lambda *_: made), get_conv_copy_spec="conv"
     )
     context = parts().context_inside(port, lambda name: calls.update([name]))
-    one = context.create(4, None, device="cpu", make_buffer=None, num_state_types=1)
+    bound = context.create(4, None, device="cpu", make_buffer=None, num_state_types=1)
     states, batch = torch.arange(4), torch.tensor([2, -1, 0])
-    one.initialize_from_forward_context(None, None, (), ["by slot"], ["by row"])
-    one.run_fused_precopy(3, states, batch)
-    one.by_slot = False
-    one.run_fused_postprocess_align(2, states, batch)
+    bound.initialize_from_forward_context(None, None, (), ["by slot"], ["by row"])
+    bound.run_fused_precopy(3, states, batch)
+    bound.by_slot = False
+    bound.run_fused_postprocess_align(2, states, batch)
     (_, precopied, _), (_, postprocessed, _) = made.calls[1:]
     assert precopied[0] == 4
     assert precopied[-1].tolist() == [0, -1, 2, -1]
@@ -148,7 +148,7 @@ def test_the_first_runners_functions_are_those_of_the_port() -> None:
     functions["preprocess_mamba"]("scheduled", released, "buffers", align_ctx="context")
     functions["postprocess_mamba_align_gpu"](bufs="buffers", mamba_state_copy_funcs=released)
     functions["stage_postprocess_inputs_to_gpu"]("context", "scheduled")
-    assert [one for one, *_ in port.calls] == list(calls)
+    assert [function for function, *_ in port.calls] == list(calls)
     assert port.calls[0][1:] == (("scheduled", ("conv",), "buffers"), {})
     assert port.calls[1][1:] == ((), {"bufs": "buffers", "mamba_state_copy_funcs": ("conv",)})
 

@@ -19,9 +19,9 @@ STEP = BuildCall((StepRequest(1, 0, True),))
 
 def outcomes(*steps: Call) -> list[Returned]:
     """What the rules expect of these calls."""
-    asked = [one.expected for _, one in Follower(rules_of(DOCUMENTS)).follow(steps) if one is not None]
-    assert all(isinstance(one, Returned) for one in asked)
-    return [one for one in asked if isinstance(one, Returned)]
+    asked = [call.expected for _, call in Follower(rules_of(DOCUMENTS)).follow(steps) if call is not None]
+    assert all(isinstance(outcome, Returned) for outcome in asked)
+    return [outcome for outcome in asked if isinstance(outcome, Returned)]
 
 
 def as_decode(**changes: object) -> Case:

@@ -59,7 +59,7 @@ OTHERS = {
 
 @pytest.mark.slow
 @needs_release
-@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda one: one.id)
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda row: row.id)
 def test_a_configuration_of_the_engine_reaches_its_situations(configuration: Configuration) -> None:
     wanted = [*configuration.situations, *OTHERS[configuration.id]]
     given = ("vllm", str(EXAMPLES), json.dumps({configuration.id: wanted}))

@@ -143,22 +143,22 @@ class CampaignRun:
     @property
     def engines(self) -> list[CampaignProcess]:
         """The processes that search."""
-        return [one for one in self.processes if one.name == "engine"]
+        return [process for process in self.processes if process.name == "engine"]
 
     @property
     def workers(self) -> list[CampaignProcess]:
         """The processes that run the subject."""
-        return [one for one in self.processes if one.name == "worker"]
+        return [process for process in self.processes if process.name == "worker"]
 
     def survivors(self) -> list[str]:
         """What still runs after a while; it is then ended."""
         deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        for one in found:
+        for process in found:
             with suppress(ProcessLookupError):
-                os.kill(one.pid, signal.SIGKILL)
-        return [f"{one.command} survives" for one in found]
+                os.kill(process.pid, signal.SIGKILL)
+        return [f"{process.command} survives" for process in found]
 
     @property
     def records(self) -> list[CampaignRecord]:

@@ -82,7 +82,7 @@ def _kill(night: CampaignRun, kind: str) -> None:
 
 def _victims(night: CampaignRun, kind: str) -> Sequence[CampaignProcess]:
     forking = {worker.parent for worker in night.workers}
-    servers = [one for one in night.processes if one.pid in forking]
+    servers = [process for process in night.processes if process.pid in forking]
     return {"worker": night.workers, "server": servers, "engine": night.engines}.get(kind, [])
 
 

@@ -121,7 +121,7 @@ def a_case(**changes: Any) -> Case:
     }
     fields |= changes
     message = fields.pop("message")
-    calls = [one for one in fields["steps"] if isinstance(one, Call)]
+    calls = [step for step in fields["steps"] if isinstance(step, Call)]
     values = (calls, fields["expected"], fields["actual"], fields.get("device", "cpu"))
     fields.setdefault("failure", failure_in(message, *values))
     return Case(**fields)

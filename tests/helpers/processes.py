@@ -35,14 +35,14 @@ class Started:
         env: Mapping[str, str] | None = None,
         like: str = SCRIPTS,
     ) -> None:
-        self.arguments = [str(one) for one in arguments]
+        self.arguments = [str(argument) for argument in arguments]
         server = server_for(like, "torch", "numpy")
         values = (self.arguments, str(cwd), dict(os.environ if env is None else env))
         what = Fork(f"{__name__}:main", values, name="test", forks=like == COMMANDS)
         (theirs, to), (output, mine), (errors, told_to) = os.pipe(), os.pipe(), os.pipe()
         process = server.fork(what, theirs, mine, told_to)
-        for one in (theirs, mine, told_to):
-            os.close(one)
+        for descriptor in (theirs, mine, told_to):
+            os.close(descriptor)
         self.stdin, self.stdout = os.fdopen(to, "w"), os.fdopen(output, errors="replace")
         self._stderr = os.fdopen(errors, errors="replace")
         assert process is not None, "the server that forks test processes is gone"
@@ -109,8 +109,8 @@ def main(
     os.chdir(folder)
     tempfile.tempdir = None
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-    paths = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
-    sys.path[:] = [*paths, *(one for one in sys.path if one not in inherited)]
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [*paths, *(path for path in sys.path if path not in inherited)]
     _run(list(arguments))
 
 

@@ -38,9 +38,9 @@ NEED_CUDA = {
     "staging/no-sync": "on the CPU there is nothing to wait for",
 }
 OF_RELEASES = {
-    one.id
-    for one in PROPERTIES.values()
-    if not all(is_documented(function) or function.startswith("harness.") for function in one.functions)
+    tested.id
+    for tested in PROPERTIES.values()
+    if not all(is_documented(function) or function.startswith("harness.") for function in tested.functions)
 }
 """What only a release offers; the groups of releases plant defects there."""
 COPIED = (*planted_in_impl(), *(defect for group in IN_PORTS for defect in planted(group)))
@@ -95,7 +95,7 @@ def test_only_properties_that_need_cuda_are_excused() -> None:
 def test_every_defect_of_a_copy_has_its_own_name_and_line() -> None:
     names = Counter(defect.variant.package for defect in COPIED)
     lines = Counter((defect.file, defect.old, defect.new) for defect in COPIED)
-    assert [one for one, times in (names + lines).items() if times > 1] == []
+    assert [key for key, times in (names + lines).items() if times > 1] == []
 
 
 @pytest.mark.parametrize("group", [*IN_IMPL, *IN_PORTS, *IN_RELEASES])

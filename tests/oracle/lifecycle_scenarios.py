@@ -82,7 +82,7 @@ class Scenario:
             (column, self.ledger.at(request, 0, column))
             for column in range(len(self.ledger.tables[request][0]))
         ]
-        return " ".join(f"{column}={self._contents(one)}" for column, one in held if one != NOTHING)
+        return " ".join(f"{column}={self._contents(slot)}" for column, slot in held if slot != NOTHING)
 
     def _contents(self, held: Held) -> str:
         prefixes = self.scheduler.prefixes

@@ -39,12 +39,12 @@ def step(*rows: StepRow, **changes: Any) -> BuilderStep:
     """What the rows say themselves, unless changed."""
     said = BuilderStep(
         rows=rows,
-        num_actual_tokens=sum(one.query_len for one in rows),
-        max_query_len=max((one.query_len for one in rows), default=0),
-        has_prefilling=any(one.prefilling is not None for one in rows),
-        has_upper_bound=any(one.seq_len_upper_bound is not None for one in rows),
-        has_accepted=any(one.accepted is not None for one in rows),
-        has_drafts=any(one.drafts is not None for one in rows),
+        num_actual_tokens=sum(request.query_len for request in rows),
+        max_query_len=max((request.query_len for request in rows), default=0),
+        has_prefilling=any(request.prefilling is not None for request in rows),
+        has_upper_bound=any(request.seq_len_upper_bound is not None for request in rows),
+        has_accepted=any(request.accepted is not None for request in rows),
+        has_drafts=any(request.drafts is not None for request in rows),
     )
     return replace(said, **changes)
 

@@ -58,7 +58,7 @@ def by_the_port(layer: Layer) -> list[list[float]]:
 
 
 def within(found: list[float], expected: tuple[Near, ...]) -> bool:
-    return all(abs(seen - one.value) <= one.bound for seen, one in zip(found, expected, strict=True))
+    return all(abs(seen - near.value) <= near.bound for seen, near in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("kind", CHANNELS)

@@ -54,7 +54,9 @@ class Laws(Scenario):
         return self
 
     def live(self) -> list[Request]:
-        return [one for one in self.scheduler.requests.values() if one.stage is not Stage.FINISHED]
+        return [
+            request for request in self.scheduler.requests.values() if request.stage is not Stage.FINISHED
+        ]
 
     def execute(self, deed: Event, name: str) -> None:
         live, known = self.live(), list(self.scheduler.requests.values())
@@ -74,9 +76,11 @@ class Laws(Scenario):
         for request in self.live():
             if len(request.tokens) >= 28:
                 self.scheduler.finish(request.id)
-        parts = {one.id: deed.turns[number % len(deed.turns)] for number, one in enumerate(self.live())}
+        parts = {
+            request_.id: deed.turns[number % len(deed.turns)] for number, request_ in enumerate(self.live())
+        }
         turns = [
-            Turn(one, tokens, drafts, accepts) for one, (tokens, drafts, accepts) in parts.items() if tokens
+            Turn(name, tokens, drafts, accepts) for name, (tokens, drafts, accepts) in parts.items() if tokens
         ]
         before = dict(self.scheduler.pool.registered)
         step = self.step(*turns)
@@ -138,7 +142,7 @@ class Laws(Scenario):
         for request in self.scheduler.running:
             for blocks, listed in zip(request.lists, self.ledger.tables.get(request.id, []), strict=True):
                 assert len(listed) == len(blocks.columns)
-                assert all(one in (0, known) for one, known in zip(blocks.columns, listed, strict=True))
+                assert all(slot in (0, known) for slot, known in zip(blocks.columns, listed, strict=True))
 
 
 @settings(max_examples=40)

@@ -233,7 +233,7 @@ def two_rows() -> ObservedStep:
 def test_rows_of_two_requests_break_nothing_and_count_what_was_accepted() -> None:
     checker = two_requests()
     assert checker.step(two_rows()) == []
-    assert [one.computed for one in checker.requests.values()] == [7, 5]
+    assert [request.computed for request in checker.requests.values()] == [7, 5]
     rejected = states_after([*PROMPT, NEXT, *DRAFTS])
     assert checker.known.found(rejected[-1]) == ("r0", 7, (8,))
 
@@ -300,7 +300,7 @@ def test_what_a_step_of_two_requests_breaks_is_said_once(
 def test_a_page_that_a_request_does_not_have_is_block_0() -> None:
     seen = two_rows()
     of_row(1, keys=(WRONG_KEYS,))(seen)
-    seen.owners = [one for one in seen.owners if one != ("r1", 0, 1, 5)]
+    seen.owners = [owner for owner in seen.owners if owner != ("r1", 0, 1, 5)]
     assert [data["block"] for *_, data in two_requests().step(seen)] == [0]
 
 
@@ -400,7 +400,7 @@ def test_a_boundary_that_one_group_has_lost_is_no_hit(lost: int) -> None:
     seen.add("r0", range(1, 9))
     seen.managed(ObservedStep(published=published_of("r0", 4)))
     seen.add("r1", range(1, 9))
-    left = [one for one in published_of("r0", 4) if one[0] != lost]
+    left = [row for row in published_of("r0", 4) if row[0] != lost]
     decided = {"r1": Decided(0, 8, 0, begins=True)}
     assert "hit" not in [name for name, *_ in seen.managed(ObservedStep(scheduled=decided, published=left))]
 

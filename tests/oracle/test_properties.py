@@ -14,7 +14,7 @@ from tests.helpers.rules_executor import RulesExecutor
 EXAMPLES = 10
 PROPERTIES = load_properties()
 TOPICS = ("types", "batch", "chunks", "layout", "shapes", "builders", "align_copies")
-OF_CALLS = sorted(name for name, one in PROPERTIES.items() if one.topic in TOPICS)
+OF_CALLS = sorted(name for name, tested in PROPERTIES.items() if tested.topic in TOPICS)
 """Scenarios and sessions read more of an engine than the rules say."""
 
 
@@ -29,4 +29,4 @@ def test_the_rules_refuse_host_arguments_on_a_device(bad: BadInput) -> None:
     port.begin()
     *before, last = executed(port, bad.steps)
     assert isinstance(last, Raised)
-    assert not any(isinstance(one, Raised) for one in before)
+    assert not any(isinstance(outcome, Raised) for outcome in before)

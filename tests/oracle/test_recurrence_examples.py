@@ -71,14 +71,14 @@ def tensors(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def _listed(*found: torch.Tensor) -> Any:
-    return [one.double().unsqueeze(1).tolist() for one in found]
+    return [tensor.double().unsqueeze(1).tolist() for tensor in found]
 
 
 def in_float32_delta(gated: bool, norm: bool) -> tuple[Steps, torch.Tensor, torch.Tensor]:
     """The delta rule as S = S G (I - b k k^T) + b v k^T, multiplied out in another order than the oracle's."""
     q, k, v, g, beta = tensors((TOKENS, KEYS), (TOKENS, KEYS), (TOKENS, VALUES), (TOKENS, KEYS), (TOKENS,))
     g, beta = -g.abs() if gated else torch.zeros_like(g), beta + 0.5
-    unit = [(one / (one.square().sum(-1, keepdim=True) + 1e-6).sqrt()) if norm else one for one in (q, k)]
+    unit = [(x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()) if norm else x for x in (q, k)]
     state, outputs = torch.zeros(VALUES, KEYS), []
     for t in range(TOKENS):
         erase = torch.eye(KEYS) - beta[t] * torch.outer(unit[1][t], unit[1][t])
@@ -139,22 +139,22 @@ def run(steps: Steps, roundoff: Roundoff = ROUNDOFF) -> Recurrent:
 def pairs(form: str, roundoff: Roundoff = ROUNDOFF) -> list[tuple[float, Near]]:
     steps, outputs, state = FORMS[form]()
     found = run(steps, roundoff)
-    near = [one for token in range(TOKENS) for one in found.outputs[token][0]]
-    near += [one for row in found.states[1][0] for one in row]
+    near = [value for token in range(TOKENS) for value in found.outputs[token][0]]
+    near += [value for row in found.states[1][0] for value in row]
     seen = [*outputs.double().flatten().tolist(), *state.double().flatten().tolist()]
     return list(zip(seen, near, strict=True))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_another_form_in_float32_lies_within_the_bound(form: str) -> None:
-    assert all(abs(seen - one.value) <= one.bound for seen, one in pairs(form))
+    assert all(abs(seen - near.value) <= near.bound for seen, near in pairs(form))
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_bound_is_small_beside_the_values_and_is_used_to_a_share(form: str) -> None:
     found = pairs(form)
-    assert max(one.bound for _, one in found) < 1e-2 * max(abs(one.value) for _, one in found)
-    assert max(abs(seen - one.value) / one.bound for seen, one in found) > 0.001
+    assert max(near.bound for _, near in found) < 1e-2 * max(abs(near.value) for _, near in found)
+    assert max(abs(seen - near.value) / near.bound for seen, near in found) > 0.001
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -163,8 +163,8 @@ def test_another_recurrence_lies_outside_of_the_bound(form: str) -> None:
     steps, _, _ = FORMS[other]()
     found = run(steps)
     seen = [value for value, _ in pairs(form)][: TOKENS * VALUES]
-    near = [one for token in range(TOKENS) for one in found.outputs[token][0]]
-    assert any(abs(value - one.value) > one.bound for value, one in zip(seen, near, strict=True))
+    near = [value for token in range(TOKENS) for value in found.outputs[token][0]]
+    assert any(abs(value - bound.value) > bound.bound for value, bound in zip(seen, near, strict=True))
 
 
 def test_the_error_of_a_state_is_carried_through_the_recurrence() -> None:
@@ -186,7 +186,7 @@ def test_the_error_of_a_state_is_carried_through_the_recurrence() -> None:
             )
         )
     for token in range(TOKENS):
-        for middle, *others in zip(*(one.outputs[token][0] for one in results), strict=True):
+        for middle, *others in zip(*(result.outputs[token][0] for result in results), strict=True):
             assert all(abs(other.value - middle.value) <= middle.bound for other in others)
     first = results[0].outputs[TOKENS - 1][0][0]
     assert first.bound > 10 * results[1].outputs[TOKENS - 1][0][0].bound

@@ -51,7 +51,7 @@ def test_a_stage_that_comes_to_a_batch_late_breaks_nothing() -> None:
         engine((0, decode(0)), (1, prefill(1)), outputs={"r0": (NEXT,)}),
         engine((1, decode(1))),
     )
-    assert [followed.step(one) for one in steps] == [[], [], []]
+    assert [followed.step(step) for step in steps] == [[], [], []]
 
 
 def test_a_stage_that_reads_the_state_of_a_later_batch_is_named() -> None:

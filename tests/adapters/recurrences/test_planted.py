@@ -22,10 +22,10 @@ _SOURCE = (rooms.FOLDER / "examples" / "recurrences_port.py").read_text(encoding
 _MOST_EXAMPLES = 400
 _MOST_TOKENS = 70
 PLANTED = {
-    one["name"]: one
-    for one in tomllib.loads(Path(__file__).with_name("planted.toml").read_text(encoding="utf-8"))["defect"]
+    row["name"]: row
+    for row in tomllib.loads(Path(__file__).with_name("planted.toml").read_text(encoding="utf-8"))["defect"]
 }
-PAIRS = {f"{name}: {id_}": (name, id_) for name, one in PLANTED.items() for id_ in one["found_by"]}
+PAIRS = {f"{name}: {id_}": (name, id_) for name, row in PLANTED.items() for id_ in row["found_by"]}
 PROPERTIES = [id_ for id_ in load_properties() if id_.startswith(("recurrent-kernels/", "chunked-kernels/"))]
 _OF_PROGRAMS = ("recurrent-kernels/program-order", "chunked-kernels/program-order")
 
@@ -66,7 +66,7 @@ def test_a_planted_defect_is_found_and_shrunk(planted: tuple[ModuleType, str]) -
     case = raised.value.case
     starts = [call.named["query_start_loc"].values() for call in case.calls]
     print(f"{id_}: {len(case.calls)} calls, rows {starts}, {case.message[:100]}")
-    assert max(one[-1] for one in starts) <= _MOST_TOKENS
+    assert max(row_starts[-1] for row_starts in starts) <= _MOST_TOKENS
 
 
 @pytest.mark.parametrize("seed", slow_after(1, range(1, 6)))
@@ -79,5 +79,5 @@ def test_the_port_of_the_examples_passes(id_: str, seed: int) -> None:
 
 
 def test_every_property_finds_a_planted_defect() -> None:
-    found = {id_ for one in PLANTED.values() for id_ in one["found_by"]}
+    found = {id_ for row in PLANTED.values() for id_ in row["found_by"]}
     assert set(PROPERTIES) - found - set(_OF_PROGRAMS) == set()

@@ -86,15 +86,15 @@ def _swaps_rows_of_one_token(functions: Functions) -> None:
     def wrong(context: int, batch: LlamaBatch) -> int:
         single = [places[0] for places in _rows(batch).values() if len(places) == 1]
         pairs = [
-            (one, two)
-            for one in single
-            for two in single
-            if one < two and batch.pos[one] == batch.pos[two] > 0
+            (token, other)
+            for token in single
+            for other in single
+            if token < other and batch.pos[token] == batch.pos[other] > 0
         ]
         if pairs:
-            one, two = pairs[0]
-            first, second = batch.seq_id[one][0], batch.seq_id[two][0]
-            batch.seq_id[one][0], batch.seq_id[two][0] = second, first
+            token, other = pairs[0]
+            first, second = batch.seq_id[token][0], batch.seq_id[other][0]
+            batch.seq_id[token][0], batch.seq_id[other][0] = second, first
         return int(decode(context, batch))
 
     functions["llama_decode"] = wrong

@@ -54,7 +54,7 @@ def new(model: str, seed: int, *, micro_batch: int = 8) -> SmallContext:
         [[chance.gauss(0, 1) for _ in range(columns)] for _ in range(rows)] for rows, columns in shapes
     ]
     for layer in weights[1:-1]:
-        layer[_WIDTH:] = [[size * one for one in row] for row in layer[_WIDTH:]]
+        layer[_WIDTH:] = [[size * weight for weight in row] for row in layer[_WIDTH:]]
     return SmallContext(weights, micro_batch)
 
 
@@ -187,7 +187,7 @@ def step(context: SmallContext, before: State, token: int) -> State:
         mixed = [
             math.tanh(sum(a * row[i] for a, row in zip(given, layer, strict=True))) for i in range(_WIDTH)
         ]
-        new_state = tuple(0.8 * old + one for old, one in zip(state, mixed, strict=True))
+        new_state = tuple(0.8 * old + mixed_value for old, mixed_value in zip(state, mixed, strict=True))
         decayed = new_state if any(map(any, layer[_WIDTH:])) else tuple(mixed)
         after.append((*decayed, *window[_WIDTH:], *now))
         now = list(decayed)

@@ -268,10 +268,10 @@ def failing_case() -> Iterator[Case]:
 def test_a_case_whose_operation_reports_failure_now_is_not_called_fixed(failing_case: Case) -> None:
     repaired = adapted(port(fork=reference_port.fork))
     refusing = adapted(port(fork=lambda *_: False))
-    assert any(isinstance(one, Returned) for one in failing_case.actual)
-    lent = [(one, ordinary_port(one, "cpu")) for one in (repaired, refusing)]
+    assert any(isinstance(outcome, Returned) for outcome in failing_case.actual)
+    lent = [(subject, ordinary_port(subject, "cpu")) for subject in (repaired, refusing)]
     verdicts = [replay_case(failing_case, subject, "cpu", lent_port) for subject, lent_port in lent]
-    assert [one.verdict for one in verdicts] == ["FIXED", "NOT APPLICABLE"]
+    assert [replayed.verdict for replayed in verdicts] == ["FIXED", "NOT APPLICABLE"]
     assert (
         verdicts[1].message == "small: fork reported that it failed, which it had not when the case was found"
     )

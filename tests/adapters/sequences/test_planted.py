@@ -23,8 +23,8 @@ _MOST_EXAMPLES = 400
 _MOST_CALLS = 6
 """Of a shrunk case, with the call that makes the context."""
 PLANTED = {
-    one["name"]: one
-    for one in tomllib.loads(Path(__file__).with_name("planted.toml").read_text(encoding="utf-8"))["defect"]
+    row["name"]: row
+    for row in tomllib.loads(Path(__file__).with_name("planted.toml").read_text(encoding="utf-8"))["defect"]
 }
 
 

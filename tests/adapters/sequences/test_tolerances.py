@@ -37,7 +37,7 @@ def _tolerance(noise: float) -> float:
 
 def _moved(logits: list[float], share: float) -> list[float]:
     mean = sum(logits) / len(logits)
-    unit = max(abs(one - mean) for one in logits)
+    unit = max(abs(logit - mean) for logit in logits)
     return [logits[0] + share * unit, *logits[1:]]
 
 

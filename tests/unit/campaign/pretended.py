@@ -212,6 +212,6 @@ def falsifies(task: Explore, actor: Actor) -> None:
 def found_in(task: Explore, *cases: Case, status: str = "falsified", **changes: Any) -> Explored:
     """The end of an exploration that has found cases, or one without any."""
     met = cases or (a_case(property_id=task.property, subject="impl"),)
-    found = tuple(Found((bucket_of(one).id,), one.to_data(), "", "", "") for one in met)
-    failing = {bucket_of(one).id: 1 for one in met}
+    found = tuple(Found((bucket_of(case).id,), case.to_data(), "", "", "") for case in met)
+    failing = {bucket_of(case).id: 1 for case in met}
     return Explored(task.property, status, 0.1, met[0].message, found=found, failing=failing, **changes)

@@ -91,14 +91,14 @@ def hurried(campaign: Campaign, is_through: Callable[[PropertyState], bool]) -> 
         campaign.plan = replace(campaign.plan, budget=campaign.at)
 
 
-def _is_through(one: PropertyState) -> bool:
-    if one.buckets:
-        return not one.unshrunk
-    return one.status is not Status.NOT_TESTED and not one.deaths
+def _is_through(property_state: PropertyState) -> bool:
+    if property_state.buckets:
+        return not property_state.unshrunk
+    return property_state.status is not Status.NOT_TESTED and not property_state.deaths
 
 
-def _is_found(one: PropertyState) -> bool:
-    return bool(one.buckets)
+def _is_found(property_state: PropertyState) -> bool:
+    return bool(property_state.buckets)
 
 
 def fuzz(folder: Path, *options: str, until: Callable[[PropertyState], bool] = _is_through) -> Ended:
@@ -336,8 +336,8 @@ def test_a_campaign_that_gets_a_signal_again_and_again_says_what_it_found(
             impatient()
         watch(display, campaign)
 
-    def then(one: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: (impatient(), one(*given))[1]  # type: ignore[func-returns-value]
+    def then(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: (impatient(), function(*given))[1]  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(Display, "watch", watched)
     monkeypatch.setattr(report, "write_reports", then(write))

@@ -50,7 +50,7 @@ def a_failure(model: str, name: str = "toys/forks", message: str = "wrong") -> C
 
 
 def ended(state: CampaignState, task: Explore, counts: Counts, *cases: Case) -> None:
-    found = tuple(Found((bucket_of(one).id,), one.to_data(), "", "", "") for one in cases)
+    found = tuple(Found((bucket_of(case).id,), case.to_data(), "", "", "") for case in cases)
     status = "falsified" if cases else "passed"
     message = Explored(task.property, status, 0.5, counts=counts, found=found)
     state.explored(message, 1.0, task.unit)
@@ -186,7 +186,7 @@ def test_failures_of_two_models_are_two_causes() -> None:
 
 
 def test_examples_of_a_profile_are_shared_by_the_models() -> None:
-    ids = {one.id: 16 for one in PROPERTIES}
+    ids = {tested.id: 16 for tested in PROPERTIES}
     given, tasks = Scheduler(a_plan(profile="sequences"), campaign_state(), examples=ids), []
     while (task := next_exploration(given, WORKER, [WORKER], 0.0, 50.0)) is not None:
         tasks.append(task)
@@ -204,7 +204,10 @@ def test_shards_add_up_model_by_model(tmp_path: Path) -> None:
         record.save(tmp_path / "campaign.json")
         records.append(CampaignRecord.load(tmp_path / "campaign.json"))
     whole = merge_records(
-        [replace(one, plan=replace(one.plan, shard=number, shards=2)) for number, one in enumerate(records)]
+        [
+            replace(part, plan=replace(part.plan, shard=number, shards=2))
+            for number, part in enumerate(records)
+        ]
     )
     assert whole.properties[0].share == "passed for 2 of 3 models; not tested for 1: lfm2"
     assert (whole.applicable, whole.compared) == (2, 6)

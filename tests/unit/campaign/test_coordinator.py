@@ -124,8 +124,8 @@ def test_what_was_met_and_not_shrunk_gets_another_look_first(tmp_path: Path) -> 
         if task.property != PADDED or not is_first(task):
             passes(task, actor)
             return
-        (one,) = found_in(task).found
-        actor.say(Explored(PADDED, "passed", 0.1, found=(replace(one, shrunk=False),)))
+        (example,) = found_in(task).found
+        actor.say(Explored(PADDED, "passed", 0.1, found=(replace(example, shrunk=False),)))
 
     _, given = pretended(tmp_path, cut_short, examples=None, budget=1.0)
     later = [task for task in given if not is_first(task)]
@@ -177,9 +177,9 @@ def test_counts_of_progress_and_of_the_end_add_up(tmp_path: Path) -> None:
 
     # In examples: when a budget in seconds is used up, the end of an exploration may be unread.
     record, _ = pretended(tmp_path, partly, examples=30, only=EXACT)
-    (one,) = record.properties
-    assert (one.examples, one.compared, one.counts.outside) == (30, 18, {"too large": 6})
-    assert one.counts.vacuous == 6
+    (row,) = record.properties
+    assert (row.examples, row.compared, row.counts.outside) == (30, 18, {"too large": 6})
+    assert row.counts.vacuous == 6
 
 
 def test_examples_of_a_worker_that_ended_before_its_task_did_count(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_property_explored_apart(
 def test_a_property_whose_worker_died_has_no_second_visit_before_others_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = {name: one.id for name, one in load_properties().items()}
+    ids = {name: tested.id for name, tested in load_properties().items()}
     learned = [(ids[name], 1) for name in (EXACT, EXACT, PADDED, ROUNDS_UP, EXACT)]
     monkeypatch.setattr("statecheck.campaign.scheduler.visits", lambda: learned)
 

@@ -81,7 +81,7 @@ def test_a_case_no_smaller_than_the_one_that_is_kept_is_not_written(
     kept = Corpus(tmp_path)
     path = kept.add(sized(1), first_seen=SEEN)
     monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("written to disk"))
-    assert {one.add(sized(3), first_seen=SEEN) for one in (kept, Corpus(tmp_path))} == {path}
+    assert {store.add(sized(3), first_seen=SEEN) for store in (kept, Corpus(tmp_path))} == {path}
 
 
 def test_a_case_is_on_disk_and_so_is_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_a_case_is_on_disk_and_so_is_its_name(tmp_path: Path, monkeypatch: pytes
         os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
     )
     Corpus(tmp_path).add(a_case(), first_seen=SEEN)
-    assert [Path(one).suffix for one in synced] == [".tmp", ""]
+    assert [Path(name).suffix for name in synced] == [".tmp", ""]
     assert synced[1] == str(tmp_path.resolve())
 
 
@@ -134,12 +134,12 @@ def test_two_processes_that_add_cases_to_the_same_buckets_lose_none(tmp_path: Pa
 def at_once(folder: Path, script: str) -> list[str]:
     """What two processes print that begin at the same time."""
     both = [started(script, str(number), str(folder)) for number in (0, 1)]
-    for one in both:
-        assert one.stdout.readline() == "ready\n"
-    for one in both:
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    return [one.communicate()[0].strip() for one in both]
+    for process in both:
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate()[0].strip() for process in both]
 
 
 def started(script: str, *arguments: str) -> Started:
@@ -240,8 +240,8 @@ def test_a_folder_that_cannot_be_listed_is_an_entry_with_a_problem(tmp_path: Pat
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
     """Two files whose ids begin alike."""
-    one = a_case().save(tmp_path / "toys-divide-0123456789.json")
-    return one, a_case().save(tmp_path / "toys-divide-0123abcdef.json")
+    case_file = a_case().save(tmp_path / "toys-divide-0123456789.json")
+    return case_file, a_case().save(tmp_path / "toys-divide-0123abcdef.json")
 
 
 @pytest.mark.parametrize(

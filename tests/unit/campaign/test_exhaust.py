@@ -192,7 +192,9 @@ def test_a_part_that_was_lost_is_tried_again_with_the_subject_apart(exhaustion: 
 
 
 def test_a_failure_that_a_sibling_decision_met_falsifies_this_decision_too() -> None:
-    [name] = {one.property for one in enumerations().values() if one.decision == "prefixes"}
+    [name] = {
+        enumeration.property for enumeration in enumerations().values() if enumeration.decision == "prefixes"
+    }
     tested = load_properties()[name]
     ledger = a_state([tested])
     ledger.property_states[tested.id].buckets.add("a bucket")

@@ -175,7 +175,7 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
 
     worker = make(half, most=40)
     end = explored(worker, max_examples=30)
-    progress = [one for one in said(worker) if isinstance(one, ExamplesRun)]
+    progress = [message for message in said(worker) if isinstance(message, ExamplesRun)]
     assert len(progress) > 5
     assert sum(event.examples for event in progress) + end.counts.examples == 30
     compared = sum(event.compared for event in progress) + end.counts.compared
@@ -299,9 +299,9 @@ def _no_patience_after(
     running: list[Exploration] = []
     run = Exploration.run
 
-    def noted(one: Exploration) -> Explored:
-        running.append(one)
-        return run(one)
+    def noted(exploration: Exploration) -> Explored:
+        running.append(exploration)
+        return run(exploration)
 
     monkeypatch.setattr(Exploration, "run", noted)
 
@@ -398,9 +398,9 @@ def test_failures_of_several_kinds_all_end_in_the_corpus(make: Make, tmp_path: P
     own, *others = end.found
     assert others
     assert own.shrunk
-    assert {(one.shrunk, one.note) for one in others} == {(False, worker_module._NOT_SHRUNK)}
-    assert kept_in(tmp_path) == {one.buckets[0] for one in end.found} == set(end.failing)
-    assert all(Path(one.corpus).is_file() for one in end.found)
+    assert {(found.shrunk, found.note) for found in others} == {(False, worker_module._NOT_SHRUNK)}
+    assert kept_in(tmp_path) == {found.buckets[0] for found in end.found} == set(end.failing)
+    assert all(Path(found.corpus).is_file() for found in end.found)
 
 
 def test_of_very_many_kinds_of_failures_some_are_kept(
@@ -426,7 +426,7 @@ def test_an_error_of_a_property_leaves_its_input(make: Make, tmp_path: Path) -> 
     assert (end.status, end.found) == ("error", ())
     assert "the property has to be repaired" in end.detail
     (path,) = (tmp_path / "reports" / "errors").glob("*.json")
-    assert [one.function for one in Case.load(path).calls] == ["divide"]
+    assert [step.function for step in Case.load(path).calls] == ["divide"]
 
 
 def test_an_error_while_shrinking_keeps_the_case_in_hand(make: Make, tmp_path: Path) -> None:

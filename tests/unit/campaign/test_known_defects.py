@@ -35,7 +35,7 @@ LARGE = KnownDeviation(
 
 
 def declared(*ids: str) -> list[KnownDeviation]:
-    return [replace(LARGE, id=one) for one in ids]
+    return [replace(LARGE, id=id_) for id_ in ids]
 
 
 def row(name: str, compared: int, reason: str = "") -> PropertyState:
@@ -47,7 +47,7 @@ def row(name: str, compared: int, reason: str = "") -> PropertyState:
 def property_state(*rows: PropertyState) -> str:
     """What a campaign with such properties thinks of a defect that never showed."""
     defects = KnownDefects([LARGE])
-    defects.conclude({one.id: one for one in rows})
+    defects.conclude({state.id: state for state in rows})
     return defects.all["large"].standing
 
 
@@ -67,7 +67,7 @@ def property_state(*rows: PropertyState) -> str:
 def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
     rows: list[tuple[Any, ...]], expected: str
 ) -> None:
-    assert property_state(*(row(*one) for one in rows)) == expected
+    assert property_state(*(row(*arguments) for arguments in rows)) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
 )
 def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], note: str) -> None:
     defects = KnownDefects([LARGE])
-    defects.conclude({one[0]: row(*one) for one in rows})
+    defects.conclude({arguments[0]: row(*arguments) for arguments in rows})
     assert (defects.all["large"].standing, defects.all["large"].note) == ("not tried", note)
 
 
@@ -107,9 +107,9 @@ def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_
 
 
 def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
-    one = row("divide/a", 199)
-    one.record.counts.examples = 300
-    assert property_state(one) == "not tried enough"
+    state = row("divide/a", 199)
+    state.record.counts.examples = 300
+    assert property_state(state) == "not tried enough"
 
 
 def test_a_defect_counts_its_examples_by_property() -> None:
@@ -118,7 +118,7 @@ def test_a_defect_counts_its_examples_by_property() -> None:
     rows["x"].record.known.update(a=2, b=1, c=9)
     rows["y"].record.known.update(a=3)
     defects.count(rows)
-    assert [one.properties for one in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
+    assert [defect.properties for defect in defects.all.values()] == [{"x": 2, "y": 3}, {"x": 1}]
 
 
 # Campaigns whose workers only pretend, on a subject that declares defects.
@@ -289,4 +289,4 @@ def test_a_defect_that_no_longer_fails_may_be_declared_by_id_or_pattern(declared
     property_state = PropertyState(a_property(id="toys/divide"))
     property_state.record.counts = Counts(500, 500)
     defects.conclude({"toys/divide": property_state})
-    assert [one.standing for one in defects.all.values()] == ["no longer fails"]
+    assert [defect.standing for defect in defects.all.values()] == ["no longer fails"]

@@ -51,9 +51,9 @@ def a_shard(shard: int = 0, shards: int = 2, **changes: Any) -> CampaignRecord:
     return record_of(**named | fields | changes)
 
 
-def pair(one: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
+def pair(shard: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
     """Both shards of a campaign, which differ in these fields, merged."""
-    return merge_records([a_shard(0, **one), a_shard(1, **other)])
+    return merge_records([a_shard(0, **shard), a_shard(1, **other)])
 
 
 def test_what_shards_did_adds_up() -> None:
@@ -88,16 +88,16 @@ def test_a_bucket_of_several_shards_is_one_with_the_smallest_case_and_the_first_
     ],
 )
 def test_the_gravest_status_is_that_of_the_property(statuses: tuple[str, str], status: str) -> None:
-    one, other = ({"properties": [a_property(each)]} for each in statuses)
-    assert [each.status for each in pair(one, other).properties] == [status]
-    assert [each.status for each in pair(other, one).properties] == [status]
+    shard, other = ({"properties": [a_property(each)]} for each in statuses)
+    assert [each.status for each in pair(shard, other).properties] == [status]
+    assert [each.status for each in pair(other, shard).properties] == [status]
 
 
 def test_marks_are_reached_where_any_shard_reached_them_first() -> None:
-    one = MarkRecord("a tie", "types", 2, 9.0, "second")
+    mark = MarkRecord("a tie", "types", 2, 9.0, "second")
     other = MarkRecord("a tie", "types", 3, 4.0, "first")
     missed = MarkRecord("an end", "types")
-    whole = pair({"marks": [one, missed]}, {"marks": [other, missed]})
+    whole = pair({"marks": [mark, missed]}, {"marks": [other, missed]})
     assert whole.marks == [MarkRecord("a tie", "types", 5, 4.0, "first"), missed]
 
 
@@ -149,8 +149,8 @@ class Desk:
 
     def __init__(self, folder: Path, records: Sequence[CampaignRecord]) -> None:
         self.shards, self.reports, self.corpus = folder / "shards", folder / "reports", folder / "corpus"
-        for number, one in enumerate(records):
-            one.save(self.shards / f"job {number}" / "campaign.json")
+        for number, record in enumerate(records):
+            record.save(self.shards / f"job {number}" / "campaign.json")
 
     def merge(self, *more: str) -> int:
         places = ["--reports", str(self.reports), "--corpus", str(self.corpus)]
@@ -278,8 +278,8 @@ def test_a_row_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(order: int) -> None:
     rows = [CorpusRecord("a.json", "FIXED", ""), CorpusRecord("a.json", "NOT REPLAYED", "", "FAILED")]
-    one, other = ({"corpus": [row]} for row in rows[::order])
-    assert pair(one, other).corpus == [rows[0]]
+    shard, other = ({"corpus": [row]} for row in rows[::order])
+    assert pair(shard, other).corpus == [rows[0]]
 
 
 def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ EXAMPLES = {name: 10 + at for at, name in enumerate(NAMES)}
 
 
 def schedule(seed: int = 1) -> tuple[Scheduler, CampaignState]:
-    tested = [one for one in load_properties().values() if one.id in EXAMPLES]
+    tested = [property_ for property_ in load_properties().values() if property_.id in EXAMPLES]
     state = a_state(tested)
     return Scheduler(Plan("fixed", profile="functions", seed=seed), state, examples=EXAMPLES), state
 
@@ -37,7 +37,9 @@ def explored(seed: int = 1) -> list[Any]:
 
 
 def test_each_property_is_in_one_profile() -> None:
-    listed = Counter(name for one in profiles().values() for each in one.sets for name in each.properties)
+    listed = Counter(
+        name for profile in profiles().values() for each in profile.sets for name in each.properties
+    )
     assert {name for name, times in listed.items() if times > 1} == set()
     assert set(listed) == set(load_properties())
 
@@ -78,7 +80,7 @@ def test_further_failing_inputs_are_reported_as_found_once_many_properties_have_
 
 def test_the_examples_of_a_profile_follow_from_its_seed() -> None:
     assert explored(1) == explored(1)
-    assert [one.seed for one in explored(1)] != [one.seed for one in explored(2)]
+    assert [task.seed for task in explored(1)] != [task.seed for task in explored(2)]
 
 
 def test_an_exploration_that_was_lost_is_done_again_in_a_process_of_its_own() -> None:
@@ -101,4 +103,4 @@ def test_a_property_that_was_given_up_is_not_explored_again() -> None:
     state.property_states[task.property].give_up("it ends its worker")
     given.again(task)
     rest = [next_exploration(given, worker, [worker], 0.0, float("inf")) for _ in range(3)]
-    assert [one.property for one in rest if one is not None].count(task.property) == 0
+    assert [task_.property for task_ in rest if task_ is not None].count(task.property) == 0

@@ -82,10 +82,10 @@ def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_first_pass_runs_the_simplest_scenario_of_a_machine() -> None:
-    machines = [one for one in load_properties().values() if isinstance(one, MachineProperty)]
-    (alone,) = (one for one in machines if not follows_requests(one))
+    machines = [tested for tested in load_properties().values() if isinstance(tested, MachineProperty)]
+    (alone,) = (machine for machine in machines if not follows_requests(machine))
     assert (alone.id, first_compared(alone)) == ("builder/no-stale-step", 2)
-    assert {first_compared(one) for one in machines if one is not alone} == {1}
+    assert {first_compared(machine) for machine in machines if machine is not alone} == {1}
     assert first_compared(alone, 3) == 4
 
 
@@ -108,11 +108,11 @@ def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_
     with_all = slice(3, 3 + len(NAMES))
     assert sorted(names[with_all]) == sorted(NAMES)
     assert [*names[:3], names[with_all.stop]] == [NAMES[0]] * 4
-    one, other = seeds(few), seeds(plain)
+    first, other = seeds(few), seeds(plain)
     for name in NAMES:
-        common = min(len(one[name]), len(other[name]))
+        common = min(len(first[name]), len(other[name]))
         assert common > 3
-        assert one[name][:common] == other[name][:common]
+        assert first[name][:common] == other[name][:common]
 
 
 def test_scenarios_in_the_subject_s_own_engine_get_ten_times_as_long_as_others() -> None:
@@ -123,11 +123,11 @@ def test_scenarios_in_the_subject_s_own_engine_get_ten_times_as_long_as_others()
 
 @pytest.mark.parametrize(("workers", "speed"), [(2, 10), (3, 10), (1, 1000)])
 def test_the_nth_exploration_of_a_property_has_one_seed_with_any_workers(workers: int, speed: int) -> None:
-    one, other = seeds(Played(1, 10)), seeds(Played(workers, speed))
+    first, other = seeds(Played(1, 10)), seeds(Played(workers, speed))
     for name in NAMES:
-        common = min(len(one[name]), len(other[name]))
+        common = min(len(first[name]), len(other[name]))
         assert common > 5
-        assert one[name][:common] == other[name][:common]
+        assert first[name][:common] == other[name][:common]
 
 
 def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[str, int, int]], int]:
@@ -141,7 +141,7 @@ def ran_in_all(workers: int, budget: int, shrinking: int) -> tuple[list[tuple[st
             worker.task = next_exploration(scheduler, worker, pool, 0.0, float("inf"))
         busy = [worker for worker in pool if worker.task is not None]
         if not busy:
-            messages = [(one.property, one.seed, one.max_examples) for one in done]
+            messages = [(task.property, task.seed, task.max_examples) for task in done]
             return messages, state.examples
         for worker in busy:
             assert worker.task is not None

@@ -284,9 +284,9 @@ def test_the_rule_of_a_condition_comes_from_its_fields(place: str, rule: str, ex
 
 
 def test_the_message_of_an_exception_makes_no_bucket() -> None:
-    one, other = (raised("IndexError", message) for message in ("index 7 of 3", "list index out of range"))
-    assert bucket_of(one) == bucket_of(other)
-    assert bucket_of(one) != bucket_of(raised("ValueError", "index 7 of 3"))
+    case, other = (raised("IndexError", message) for message in ("index 7 of 3", "list index out of range"))
+    assert bucket_of(case) == bucket_of(other)
+    assert bucket_of(case) != bucket_of(raised("ValueError", "index 7 of 3"))
 
 
 PORT = """\
@@ -330,11 +330,11 @@ def test_an_exception_has_the_line_of_the_port_that_it_came_from(tmp_path: Path)
 
 
 def test_two_lines_that_raise_alike_are_two_buckets_and_two_causes(tmp_path: Path) -> None:
-    one, other = (raising_case(tmp_path, PORT, starts) for starts in ([0, 5], [0]))
-    assert bucket_of(one).rule == bucket_of(other).rule
-    assert bucket_of(one).id != bucket_of(other).id
-    assert cause_of(one).key != cause_of(other).key
-    assert [cause_of(case).raised.partition(":")[0] for case in (one, other)] == ["first", "second"]
+    first, other = (raising_case(tmp_path, PORT, starts) for starts in ([0, 5], [0]))
+    assert bucket_of(first).rule == bucket_of(other).rule
+    assert bucket_of(first).id != bucket_of(other).id
+    assert cause_of(first).key != cause_of(other).key
+    assert [cause_of(case).raised.partition(":")[0] for case in (first, other)] == ["first", "second"]
 
 
 def test_a_line_that_moves_stays_in_its_bucket(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def a_sequence_case(model: str, operation: str, law: str, raised: str = "", **fe
 
 def test_a_defect_of_a_model_is_one_cause_whatever_operation_shows_it() -> None:
     shown = [("extend", "logits"), ("reorder", "length"), ("generate", "tokens")]
-    keys = {cause_of(a_sequence_case("nemotron_h", *one)).key for one in shown}
+    keys = {cause_of(a_sequence_case("nemotron_h", *place)).key for place in shown}
     assert len(keys) == 1
 
 

@@ -55,13 +55,13 @@ def test_a_condition_on_two_calls_shows_the_one_that_is_wrong(function: str, wro
     subject = port_with(**{function: wrong})
     case = falsified(subject, load_properties()["fla-chunks/partition"].body, packed=PACKED)
     assert case.failure is not None
-    for one in (case, with_own_calls(case, subject)):
-        assert f"[{function}(cu_seqlens=" in one.message
-        assert "prepare_" not in one.message
-        rows = dict(failure_entry(one).rows)
+    for shown in (case, with_own_calls(case, subject)):
+        assert f"[{function}(cu_seqlens=" in shown.message
+        assert "prepare_" not in shown.message
+        rows = dict(failure_entry(shown).rows)
         assert rows["expected"] != rows["actual"]
         assert rows["call"].startswith(f"{function}(")
-        assert cause_of(one).own == function
+        assert cause_of(shown).own == function
 
 
 def test_a_condition_on_right_outcomes_shows_all_calls_and_no_difference() -> None:

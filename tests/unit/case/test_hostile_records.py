@@ -27,9 +27,9 @@ from tests.helpers.hostile_records import (
 from tests.helpers.processes import run_fresh
 from tests.unit.campaign.nightly_examples import a_bucket, a_record
 
-cases = pytest.mark.parametrize("hostile", CASES, ids=lambda one: one.tries)
-records = pytest.mark.parametrize("hostile", RECORDS, ids=lambda one: one.tries)
-some_records = pytest.mark.parametrize("hostile", RECORDS[::6], ids=lambda one: one.tries)
+cases = pytest.mark.parametrize("hostile", CASES, ids=lambda hostile: hostile.tries)
+records = pytest.mark.parametrize("hostile", RECORDS, ids=lambda hostile: hostile.tries)
+some_records = pytest.mark.parametrize("hostile", RECORDS[::6], ids=lambda hostile: hostile.tries)
 
 
 def written(path: Path, hostile: Hostile) -> Path:
@@ -68,7 +68,7 @@ def test_what_is_no_case_is_told_of_and_the_other_cases_of_the_corpus_are_replay
     assert second.case == a_case()
 
 
-@pytest.mark.parametrize("hostile", FILES, ids=lambda one: one.tries)
+@pytest.mark.parametrize("hostile", FILES, ids=lambda hostile: hostile.tries)
 def test_what_is_no_file_of_a_case_is_told_of_and_the_other_cases_are_read(
     tmp_path: Path, hostile: HostileFile
 ) -> None:
@@ -104,7 +104,7 @@ def test_what_is_no_record_is_not_merged_and_writes_nothing(
     assert hostile.refused in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("hostile", INJECTIONS, ids=lambda one: one.tries)
+@pytest.mark.parametrize("hostile", INJECTIONS, ids=lambda hostile: hostile.tries)
 def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: Hostile
 ) -> None:
@@ -120,7 +120,7 @@ def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
     assert any(hostile.refused in warning for warning in CampaignRecord.load(whole).warnings)
 
 
-@pytest.mark.parametrize("hostile", FILES, ids=lambda one: one.tries)
+@pytest.mark.parametrize("hostile", FILES, ids=lambda hostile: hostile.tries)
 def test_what_is_no_file_of_a_record_is_left_out_of_a_merge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], hostile: HostileFile
 ) -> None:

@@ -132,9 +132,9 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Equal, and of the same types all the way down, which 1 == True and dict order leave open."""
-    return one == other and repr(one) == repr(other)
+    return value == other and repr(value) == repr(other)
 
 
 KINDS = sorted(

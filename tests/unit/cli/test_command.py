@@ -32,8 +32,8 @@ def test_the_help_lists_each_command_in_a_section_with_a_sentence(capsys: pytest
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_each_command_and_each_option_has_a_help(command: click.Command) -> None:
     assert command.help
-    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
-    assert [one.name for one in options if not one.help] == []
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    assert [option.name for option in options if not option.help] == []
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ _READY = re.compile(
 def shown() -> list[str]:
     """Each once, with what a reader has put in place of the placeholders."""
     found = [*_in_documents(), *_in_ready_files()]
-    return sorted({_filled_in(" ".join(one.split())) for one in found} - set(FLAGS))
+    return sorted({_filled_in(" ".join(command.split())) for command in found} - set(FLAGS))
 
 
 def _in_documents() -> Iterator[str]:
@@ -215,7 +215,9 @@ def kind(command: str) -> str:
     """The command and what it is given, without values; how long it runs and by whom is left out."""
     words = re.sub(r"(^|-m )(statecheck |lab\.)", "make ", command).split()
     target = words[words.index("make") + 1] if "make" in words else words[0]
-    given = (one.strip("-").partition("=")[0].lower() for one in words if re.match(r"--[a-z]|[A-Z_]+=", one))
+    given = (
+        word.strip("-").partition("=")[0].lower() for word in words if re.match(r"--[a-z]|[A-Z_]+=", word)
+    )
     return " ".join([target, *sorted(set(given) - {"budget", "python", "pythonpath", "only"})])
 
 
@@ -242,20 +244,20 @@ def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str
     ended = run(started, folder)
     assert "FALSIFIED" in ended.stdout, ended
     pages = [*folder.glob("reports/*/report.*"), *folder.glob("reports/campaigns/*/*.*")]
-    printed = {one for page in pages for one in AGAIN.findall(html.unescape(page.read_text()))}
+    printed = {command for page in pages for command in AGAIN.findall(html.unescape(page.read_text()))}
     printed |= set(AGAIN.findall(ended.stdout))
     print(f"{len(printed)} commands in {len(pages)} files")
-    assert {"replay", "repro"} == {"repro" if "repro.py" in one else "replay" for one in printed}
+    assert {"replay", "repro"} == {"repro" if "repro.py" in command else "replay" for command in printed}
     # Two commands of one kind differ in the case or in the page alone.
-    kinds = {kind(one): one for one in printed}
-    found = {one: run(one, folder) for one in kinds.values()}
-    assert {one: ended for one, ended in found.items() if not shows(ended)} == {}
+    kinds = {kind(command): command for command in printed}
+    found = {command: run(command, folder) for command in kinds.values()}
+    assert {command: ended for command, ended in found.items() if not shows(ended)} == {}
     port.write_text(PORT, encoding="utf-8")
-    last = {"repro.py" in one: one for one in kinds.values()}
-    found = {one: run(one, folder) for one in last.values()}
-    assert {one: ended for one, ended in found.items() if ended.returncode} == {}
+    last = {"repro.py" in command: command for command in kinds.values()}
+    found = {command: run(command, folder) for command in last.values()}
+    assert {command: ended for command, ended in found.items() if ended.returncode} == {}
 
 
 def shows(ended: subprocess.CompletedProcess[str]) -> bool:
     values = ("FAILED: ", "the defect is there", "= 1 failed in ")
-    return bool(ended.returncode) and any(one in ended.stdout for one in values)
+    return bool(ended.returncode) and any(text in ended.stdout for text in values)

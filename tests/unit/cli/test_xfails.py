@@ -112,11 +112,11 @@ def test_a_port_s_function_behind_several_documented_ones_can_be_declared(tmp_pa
     assert len(subject.documented_names("state_shapes")) == 6
     file = tmp_path / "xfails.toml"
     tested = load_properties()
-    one = next(
+    shaped = next(
         row for row in tested.values() if "MambaStateShapeCalculator.mamba1_state_shape" in row.functions
     )
     file.write_text(
-        f'[[known]]\nid = "a"\ntitle = "b"\nproperties = ["{one.id}"]\nversions = ">=0"\nlink = "c"\nwhy = "d"\n'
+        f'[[known]]\nid = "a"\ntitle = "b"\nproperties = ["{shaped.id}"]\nversions = ">=0"\nlink = "c"\nwhy = "d"\n'
         '[[known.symptoms]]\nkind = "value"\nfunction = "state_shapes"\nplace = "result"\n'
     )
     [known] = subject.declared_in(file)

@@ -173,12 +173,12 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
     monkeypatch.syspath_prepend(str(behind.folder))
     case, subject = behind.case, load(behind.subject)
     messages = [suspected(case, subject, "pool0", byte) for byte in range(5)]
-    stored = [one for one in messages if "in step 2, call 3 (`" in one]
-    kept = [one for one in messages if one.endswith("it holds what the host left there.")]
+    stored = [message for message in messages if "in step 2, call 3 (`" in message]
+    kept = [message for message in messages if message.endswith("it holds what the host left there.")]
     assert stored
     assert kept
     assert len(stored) + len(kept) == 5
-    assert all(one.startswith("Block 1 belongs to r0. ") for one in messages)
+    assert all(message.startswith("Block 1 belongs to r0. ") for message in messages)
 
 
 @pytest.mark.slow

@@ -80,5 +80,5 @@ def test_a_failure_is_run_again_and_its_repetitions_are_counted(
     seen: Outcome, outcomes: list[Outcome], messages: tuple[str, ...], note: str
 ) -> None:
     found = confirmed(of_two(seen), outcomes)
-    assert (found.repeated, found.messages) == (len([one for one in messages if one]), messages)
+    assert (found.repeated, found.messages) == (len([message for message in messages if message]), messages)
     assert note in found.note

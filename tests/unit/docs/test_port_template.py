@@ -52,11 +52,11 @@ def steps() -> list[dict[str, Any]]:
 
 @needs_yaml
 def test_every_command_of_the_workflow_can_be_parsed() -> None:
-    commands = [one["run"] for one in steps() if one.get("run", "").startswith("statecheck ")]
+    commands = [step["run"] for step in steps() if step.get("run", "").startswith("statecheck ")]
     budgets = []
     for command in commands:
         options = options_of(shlex.split(command.replace("$SUBJECT", "my_port"))[1:])
         budgets.append(options.budget)
     # A pull request, and a night.
     assert budgets == [300, 3600]
-    assert [one["run"] for one in steps() if "${{" in one.get("run", "")] == []
+    assert [step["run"] for step in steps() if "${{" in step.get("run", "")] == []

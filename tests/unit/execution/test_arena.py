@@ -54,7 +54,7 @@ def add(x: torch.Tensor, amount: Any) -> torch.Tensor:
 
 
 def total(*tensors: torch.Tensor) -> int:
-    return sum(int(one.sum().item()) for one in tensors)
+    return sum(int(tensor.sum().item()) for tensor in tensors)
 
 
 def parts(x: torch.Tensor) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Holder:
 
 def subject() -> Subject:
     functions = (poke, poke_and_raise, add, total, parts, second, Holder)
-    return toy(**{one.__name__: one for one in functions})
+    return toy(**{function.__name__: function for function in functions})
 
 
 def a_port(arena: Arena | bool) -> InProcess:

@@ -330,8 +330,8 @@ def wrong_by_one(x: int, y: int) -> int:
 
 def test_a_wrong_result_that_a_condition_does_not_see_fails_at_the_end() -> None:
     def body(trial: Example) -> None:
-        one, other = trial.returns(DIVIDED), trial.returns(DIVIDED)
-        trial.holds(one == other, "two calls give different results")
+        first, other = trial.returns(DIVIDED), trial.returns(DIVIDED)
+        trial.holds(first == other, "two calls give different results")
 
     with pytest.raises(Falsified) as raised:
         a_property(body).example(context_of(toy(divide=wrong_by_one)))

@@ -65,7 +65,7 @@ def test_each_row_is_a_property_with_its_functions_and_its_reason(tmp_path: Path
     assert (large.functions, large.device, large.situations) == (("cdiv",), None, ())
     assert small.sentence == "Toys stay in the box, where the box has room for three."
     assert large.sentence == "Toys stay in the box."
-    assert {name: list(one.strategies) for name, one in (("small", small), ("large", large))} == {
+    assert {name: list(tested.strategies) for name, tested in (("small", small), ("large", large))} == {
         "small": ["x"],
         "large": ["x"],
     }
@@ -114,7 +114,7 @@ def test_examples_of_rows_are_kept_apart_and_found_again(tmp_path: Path) -> None
             tests = [found[f"test_toys_stay_in_the_box[boxed/{word}]"] for word in ("small-box", "large")]
             return [function_digest(test.hypothesis.inner_test) for test in tests]
 
-    one, two = digests("boxed")
+    first, two = digests("boxed")
     registry.PROPERTIES.clear()
-    assert one != two
-    assert digests("boxed") == [one, two]
+    assert first != two
+    assert digests("boxed") == [first, two]

@@ -35,7 +35,7 @@ def examples(seed: int, max_examples: int) -> list[int]:
 )
 def test_the_second_example_of_the_first_pass_is_no_simple_one() -> None:
     drawn = [examples(seed, FIRST_EXAMPLES) for seed in range(5)]
-    assert [one[0] for one in drawn] == [0] * 5
-    assert min(one[1] for one in drawn) > 10
+    assert [example[0] for example in drawn] == [0] * 5
+    assert min(example[1] for example in drawn) > 10
     # What the number of examples of the first pass is chosen by.
     assert max(examples(seed, 10)[1] for seed in range(5)) < 5

@@ -227,21 +227,21 @@ def adding(amount: int, **more: Any) -> Call:
 
 
 def test_steps_agree_whose_rule_builds_on_what_is_known(trial: Any) -> None:
-    one = trial(add)
-    one.run(*MAKE)
-    one.agrees(adding(5), adding(6), adding(-1), adding(2))
-    *_, last = one._run.expected
+    example = trial(add)
+    example.run(*MAKE)
+    example.agrees(adding(5), adding(6), adding(-1), adding(2))
+    *_, last = example._run.expected
     known = (("numbers", int32([14, 15])), ("counter.total", 16), ("counter.not_observed", 16))
     assert last == Returned(None, after=known)
 
 
 def test_a_refused_update_changes_neither_the_object_nor_what_is_known(trial: Any) -> None:
-    one = trial(add)
-    one.run(*MAKE)
-    one.agrees(adding(-1))
-    assert one._run.expected[-1] == Refusal("amount", after=(("numbers", int32([1, 2])),))
-    one.agrees(adding(5), adding(-1))
-    assert one._run.expected[-1].after == (("numbers", int32([6, 7])), ("counter.total", 8))
+    example = trial(add)
+    example.run(*MAKE)
+    example.agrees(adding(-1))
+    assert example._run.expected[-1] == Refusal("amount", after=(("numbers", int32([1, 2])),))
+    example.agrees(adding(5), adding(-1))
+    assert example._run.expected[-1].after == (("numbers", int32([6, 7])), ("counter.total", 8))
 
 
 @pytest.mark.parametrize(
@@ -252,32 +252,32 @@ def test_a_refused_update_changes_neither_the_object_nor_what_is_known(trial: An
     ],
 )
 def test_contents_that_are_not_those_of_the_rules_falsify(trial: Any, function: Any, message: str) -> None:
-    one = trial(function)
-    one.run(*MAKE)
+    example = trial(function)
+    example.run(*MAKE)
     with pytest.raises(Falsified) as caught:
-        one.agrees(adding(5))
+        example.agrees(adding(5))
     assert str(caught.value).startswith(message)
 
 
 def test_a_change_before_a_refusal_falsifies(trial: Any) -> None:
-    one = trial(add_before_refusing)
-    one.run(*MAKE)
+    example = trial(add_before_refusing)
+    example.run(*MAKE)
     with pytest.raises(Falsified, match=r"^numbers\[0\] = 0, but should be 1 "):
-        one.agrees(adding(-1))
+        example.agrees(adding(-1))
 
 
 def test_a_write_that_is_not_observed_falsifies(trial: Any) -> None:
-    one = trial(add)
-    one.run(*MAKE)
+    example = trial(add)
+    example.run(*MAKE)
     with pytest.raises(Falsified, match=r"^numbers = written to, but should be left as it was"):
-        one.agrees(adding(5, observes=("counter.total",)))
+        example.agrees(adding(5, observes=("counter.total",)))
 
 
 def test_what_was_observed_is_part_of_the_case(trial: Any) -> None:
-    one = trial(add_one_number)
-    one.run(*MAKE)
+    example = trial(add_one_number)
+    example.run(*MAKE)
     with pytest.raises(Falsified) as caught:
-        one.agrees(adding(5))
+        example.agrees(adding(5))
     case = caught.value.case
     assert case.actual[-1].after == (("numbers", int32([6, 2])), ("counter.total", 8))
     assert case.expected[-1].after[0] == ("numbers", int32([6, 7]))

@@ -344,8 +344,8 @@ def test_two_subjects_in_one_process_have_the_environment_of_their_calls(device:
     def variable() -> str | None:
         return os.environ.get(LAYOUT_VARIABLE)
 
-    one, other = (InProcess(toy(variable=variable), device) for _ in range(2))
-    turns = [(one, "DS"), (other, "DS"), (other, None), (one, "DS"), (other, None), (one, None)]
+    first, other = (InProcess(toy(variable=variable), device) for _ in range(2))
+    turns = [(first, "DS"), (other, "DS"), (other, None), (first, "DS"), (other, None), (first, None)]
     for port, layout in turns:
         step = call("variable", environment={LAYOUT_VARIABLE: layout} if layout else {})
         assert port.execute(step) == Returned(layout)

@@ -62,7 +62,7 @@ def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
 
 def test_no_id_is_a_part_of_another_s() -> None:
     """Or a user who types the one would be given both."""
-    assert [(one, other) for one, other in permutations(PROPERTIES, 2) if one in other] == []
+    assert [(id_, other) for id_, other in permutations(PROPERTIES, 2) if id_ in other] == []
 
 
 # Which properties an expression chooses.
@@ -105,7 +105,9 @@ def test_an_expression_that_chooses_nothing_is_refused_with_the_nearest_ids() ->
 @pytest.mark.parametrize("name", ["chunk_offsets", "prepare_chunk_offsets"])
 def test_the_name_of_a_function_selects_the_properties_that_call_it(name: str) -> None:
     chosen = select(sorted(TESTED), name, TESTED, PORT)
-    assert set(chosen) == {id_ for id_, one in TESTED.items() if "prepare_chunk_offsets" in one.functions}
+    assert set(chosen) == {
+        id_ for id_, tested in TESTED.items() if "prepare_chunk_offsets" in tested.functions
+    }
 
 
 @pytest.mark.slow

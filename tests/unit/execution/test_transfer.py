@@ -25,7 +25,7 @@ def test_tensors_of_any_dtype_and_shape_are_read_with_their_own_elements(device:
     # One element is contiguous at any stride.
     tensors += [numbered(torch.int32, device, 4, 2)[:1, 1], numbered(torch.int64, device, 4)[::4]]
     read = read_together(tensors)
-    assert sorted(map(id, tensors)) == sorted(id(one) for one, _ in read)
+    assert sorted(map(id, tensors)) == sorted(id(original) for original, _ in read)
     for tensor, host in read:
         assert host.device.type == "cpu"
         torch.testing.assert_close(host, tensor.reshape(-1).cpu(), rtol=0, atol=0, equal_nan=True)
@@ -64,7 +64,7 @@ def test_only_tensors_of_a_gpu_are_read_together(device: str) -> None:
 
     some = [numbered(torch.int64, device, 2), numbered(torch.int32, device, 3)]
     read = on_host([*some, *some, torch.ones(2), torch.ones(2, device=device).as_subclass(Own), 5, None])
-    assert [one.dtype for one, _ in read] == ([torch.int64, torch.int32] if device == "cuda" else [])
+    assert [tensor.dtype for tensor, _ in read] == ([torch.int64, torch.int32] if device == "cuda" else [])
     # One alone is not read here: it would wait as often.
     assert on_host(some[:1]) == []
 

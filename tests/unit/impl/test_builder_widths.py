@@ -72,10 +72,10 @@ def test_what_is_built_has_the_same_numbers(name: str, kind: str, mode: str, gra
     setup = BuilderSetup(kind, mode, num_spec=2 if drafted else 0, full_cudagraphs=graphs, max_model_len=40)
     narrow, wide = (built(setup, STEPS[name], wide=wide) for wide in (False, True))
     for field in fields(narrow):
-        one, other = getattr(narrow, field.name), getattr(wide, field.name)
-        if not isinstance(one, torch.Tensor):
-            assert isinstance(one, dict) or one == other, field.name
+        value, other = getattr(narrow, field.name), getattr(wide, field.name)
+        if not isinstance(value, torch.Tensor):
+            assert isinstance(value, dict) or value == other, field.name
             continue
-        assert one.tolist() == other.tolist(), field.name
-        expected = torch.int64 if is_as_given(field.name, narrow, graphs=graphs) else one.dtype
+        assert value.tolist() == other.tolist(), field.name
+        expected = torch.int64 if is_as_given(field.name, narrow, graphs=graphs) else value.dtype
         assert other.dtype == expected, field.name

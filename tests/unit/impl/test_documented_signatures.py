@@ -61,8 +61,8 @@ def signature_of(name: str) -> inspect.Signature:
     else:
         found = IMPL.resolve(name)
     function: Callable[..., Any] = getattr(found, "fn", found)
-    parameters = [one for one in inspect.signature(function).parameters.values() if one.name != "self"]
-    return inspect.Signature([one.replace(annotation=inspect.Parameter.empty) for one in parameters])
+    parameters = [param for param in inspect.signature(function).parameters.values() if param.name != "self"]
+    return inspect.Signature([param.replace(annotation=inspect.Parameter.empty) for param in parameters])
 
 
 def test_the_table_has_every_documented_symbol() -> None:
@@ -74,22 +74,22 @@ def test_the_table_has_every_documented_symbol() -> None:
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_parameters_are_the_documented_ones_in_their_order_with_their_defaults(name: str) -> None:
     wanted = list(documented(name))
-    known = {one.name for one in wanted}
-    parameters = [one for one in signature_of(name).parameters.values() if one.name in known]
+    known = {param.name for param in wanted}
+    parameters = [param for param in signature_of(name).parameters.values() if param.name in known]
     assert parameters == wanted
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_parameters_that_we_add_have_defaults_and_stand_last(name: str) -> None:
-    known = [one.name for one in documented(name)]
-    added = [one for one in signature_of(name).parameters.values() if one.name not in known]
-    assert [one.name for one in added if one.default is inspect.Parameter.empty] == []
+    known = [param.name for param in documented(name)]
+    added = [param for param in signature_of(name).parameters.values() if param.name not in known]
+    assert [param.name for param in added if param.default is inspect.Parameter.empty] == []
     positional = [
-        one.name
-        for one in signature_of(name).parameters.values()
-        if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        param.name
+        for param in signature_of(name).parameters.values()
+        if param.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     ]
-    documented_ones = [one for one in positional if one in known]
+    documented_ones = [name_ for name_ in positional if name_ in known]
     assert positional[: len(documented_ones)] == documented_ones
 
 
@@ -145,12 +145,12 @@ def test_a_context_of_filled_fields_copies_as_one_that_was_initialized(layout: s
         fields["state_dim_row_count"] = torch.tensor([2, 0], dtype=torch.int32)
         fields["state_dim_row_stride"] = torch.tensor([3, 0])
     context = IMPL.resolve(CONTEXT)(**fields)
-    one, zero = torch.ones(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    context.run_fused_precopy(1, one, zero, zero, zero)
+    ones, zero = torch.ones(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    context.run_fused_precopy(1, ones, zero, zero, zero)
     assert torch.equal(conv[2], conv[1])
     assert torch.equal(temporal[2], temporal[1])
     if layout == "DS":
         shifted = conv[1, :, 1:].clone()
         table[0, 1] = 2
-        context.run_fused_precopy(1, one, zero, one, zero)
+        context.run_fused_precopy(1, ones, zero, ones, zero)
         assert torch.equal(conv[2, :, :2], shifted)

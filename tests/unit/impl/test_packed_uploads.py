@@ -21,7 +21,7 @@ def test_a_chunk_may_hold_as_many_tokens_as_there_may_be(chunk_size: int) -> Non
     assert sequences.tolist() == [1]
     computed = np.array([0, 2**31 - 2, 7])
     found = chunks.split_at_positions(np.array([0, 1, 2, 9]), np.array([1, 1, 7]), computed, chunk_size)
-    assert [one.tolist() for one in found] == [[0, 1, 2, 9], [0, 1, 2], [0, 1, 2]]
+    assert [array.tolist() for array in found] == [[0, 1, 2, 9], [0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("lens", [(2**40,), (64, 2**33 + 1, 0, 2**40)])

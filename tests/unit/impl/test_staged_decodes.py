@@ -142,9 +142,9 @@ def last_columns(length: int, width: int = WIDTH) -> Any:
     made = buffers(1, "cpu")
     stage = decodes.StagedDecodes(blocks.StateBlocks("align", BLOCK_SIZE, 0), 0, *made)
     stage._in_one_launch = True
-    one = torch.tensor([length], dtype=torch.int32)
+    lengths = torch.tensor([length], dtype=torch.int32)
     table = torch.arange(width, dtype=torch.int32)[None]
-    given = table, one, torch.tensor([0, 1], dtype=torch.int32), one
+    given = table, lengths, torch.tensor([0, 1], dtype=torch.int32), lengths
     with sanitize() as watch:
         for name, tensor in zip(("table", "lengths", "starts"), given, strict=False):
             watch.register(tensor, name)

@@ -91,7 +91,7 @@ def test_a_group_that_differs_is_named_beside_the_first() -> None:
 def test_enumerations_have_the_documented_members() -> None:
     modes, support = IMPL.resolve("CUDAGraphMode"), IMPL.resolve("AttentionCGSupport")
     assert {mode.name: mode.value for mode in modes} == oracle_types.GRAPH_MODES
-    assert {one.name: one.value for one in support} == oracle_types.GRAPH_SUPPORT
+    assert {level.name: level.value for level in support} == oracle_types.GRAPH_SUPPORT
     assert sorted(support) == [support[name] for name in oracle_types.GRAPH_SUPPORT]
     for mode in modes:
         assert mode.has_full_cudagraphs() == oracle_types.has_full_cudagraphs(mode.name)

@@ -169,7 +169,7 @@ def result(
     if word == "cmpi":
         return int(_integers_compare(attributes["predicate"], source, *bits))
     if word == "cmpf":
-        return int(_floats_compare(attributes["predicate"], *(number(one, source) for one in bits)))
+        return int(_floats_compare(attributes["predicate"], *(number(pattern, source) for pattern in bits)))
     if word in ("extsi", "extui", "trunci"):
         return _integer(bits[0], source, word == "extsi") % (1 << width_of(to))
     if word in ("sitofp", "uitofp"):
@@ -227,7 +227,7 @@ def _of_floats(word: str, element: str, bits: tuple[int, ...]) -> Bits:
         return bits[0] ^ sign if word == "negf" else bits[0] & ~sign
     if word in ("minimumf", "maximumf", "minnumf", "maxnumf"):
         return _chosen(min if "min" in word else max, element, bits, propagates="imum" in word)
-    numbers = [number(one, element) for one in bits]
+    numbers = [number(pattern, element) for pattern in bits]
     if word == "fma":
         return _fused(numbers, element)
     return nearest(_exact(word.removeprefix("precise_"), *numbers), element)
@@ -235,10 +235,12 @@ def _of_floats(word: str, element: str, bits: tuple[int, ...]) -> Bits:
 
 def _chosen(choose: Callable[..., int], element: str, bits: tuple[int, ...], propagates: bool) -> Bits:
     """The least or the greatest, where -0 is less than 0; of numbers only, unless a NaN `propagates`."""
-    numbers = [one for one in bits if not math.isnan(number(one, element))]
+    numbers = [pattern for pattern in bits if not math.isnan(number(pattern, element))]
     if (len(numbers) < len(bits) and propagates) or not numbers:
         return None
-    return choose(numbers, key=lambda one: (number(one, element), one >> WIDTHS[element] - 1 == 0))
+    return choose(
+        numbers, key=lambda pattern: (number(pattern, element), pattern >> WIDTHS[element] - 1 == 0)
+    )
 
 
 def _exact(word: str, a: Number, b: Number) -> Number:
@@ -248,7 +250,7 @@ def _exact(word: str, a: Number, b: Number) -> Number:
     if word in ("addf", "subf") and math.isfinite(a) and math.isfinite(b) and (a or b):
         return Fraction(a) + Fraction(b) * (1 if word == "addf" else -1)
     # Any other number does for one that is neither zero nor infinite.
-    x, y = ((1.0 if one > 0 else -1.0) if isinstance(one, Fraction) else one for one in (a, b))
+    x, y = ((1.0 if value > 0 else -1.0) if isinstance(value, Fraction) else value for value in (a, b))
     if word == "divf" and y == 0:
         size = math.nan if x == 0 else math.inf * abs(x)
         return math.copysign(size, math.copysign(1, x) * math.copysign(1, y))

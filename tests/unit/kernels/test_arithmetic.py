@@ -35,7 +35,7 @@ def agree_with(expected: list[Any], case: object, element: str, columns: list[Ar
         zip(*columns, strict=True), here.tolist(), nan, expected, strict=True
     ):
         agrees = wanted is ANY or (bool(seen_nan) if wanted is None else seen == wanted)
-        assert agrees, f"{case} of {[hex(one) for one in row]} = {seen:#x}, but should be {wanted}"
+        assert agrees, f"{case} of {[hex(pattern) for pattern in row]} = {seen:#x}, but should be {wanted}"
 
 
 @pytest.mark.parametrize("name", sorted({case.name for case in DEFINED} - {"tt.precise_sqrt"}))
@@ -76,10 +76,10 @@ def test_atomics_store_what_the_operation_gives(op: str, element: str) -> None:
     expected: list[Any] = computed(case, columns).tolist()
     if (op, element) == ("fadd", "f32"):
         flushed = [
-            any(0 < one & 0x7FFFFFFF < 1 << 23 for one in row)
+            any(0 < pattern & 0x7FFFFFFF < 1 << 23 for pattern in row)
             for row in zip(*(c.tolist() for c in columns), expected, strict=True)
         ]
-        expected = [ANY if one else wanted for one, wanted in zip(flushed, expected, strict=True)]
+        expected = [ANY if flush else wanted for flush, wanted in zip(flushed, expected, strict=True)]
     agree_with(
         [None if w is not ANY and is_nan(np.array([w], here.dtype), element)[0] else w for w in expected],
         case,
@@ -118,8 +118,10 @@ def check_scalars(case: ArithmeticCase, arrays: list[Array]) -> None:
         together, alone = compute(*arrays), compute(*scalars)
         mixed = [compute(*scalars[:at], arrays[at], *scalars[at + 1 :]) for at in range(n)]
     assert type(alone) is type(scalar(together, 0, case.result))
-    assert {(one.dtype, one.shape) for one in (together, *mixed)} == {(np.dtype(DTYPES[case.result]), (1,))}
-    found = [encode(one, case.result) for one in (together, *mixed, np.array([alone], together.dtype))]
+    assert {(value.dtype, value.shape) for value in (together, *mixed)} == {
+        (np.dtype(DTYPES[case.result]), (1,))
+    }
+    found = [encode(value, case.result) for value in (together, *mixed, np.array([alone], together.dtype))]
     nan = [bool(is_nan(bits, case.result)[0]) for bits in found]
     assert all(nan) or len({int(bits[0]) for bits in found}) == 1, f"{case} of {scalars}: {found}"
 

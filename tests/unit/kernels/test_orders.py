@@ -71,7 +71,7 @@ def test_orders_show_races_and_nothing_else(name: str, kind: str, monkeypatch: p
     toy = TOYS[name]
     assert toy.after("") == toy.left
     found = [toy.after(schedule) for schedule in KINDS[kind]]
-    assert any(one != toy.left for one in found) is (kind in toy.differs)
+    assert any(left != toy.left for left in found) is (kind in toy.differs)
     assert [toy.after(schedule) for schedule in KINDS[kind]] == found, "an order is the same every time"
 
 
@@ -182,9 +182,9 @@ def test_a_launch_counts_as_reordered_if_its_programs_were() -> None:
         arrivals(schedule, programs, 1)
         return REORDERED.launches - before
 
-    assert [reordered(one) for one in ("", "switches:", "switches:99>1")] == [0, 0, 0]
-    assert [reordered(one) for one in ("reversed", "switches:1>1")] == [1, 1]
-    assert [reordered(one, 1) for one in ("reversed", "switches:1>1")] == [0, 0]
+    assert [reordered(order) for order in ("", "switches:", "switches:99>1")] == [0, 0, 0]
+    assert [reordered(order) for order in ("reversed", "switches:1>1")] == [1, 1]
+    assert [reordered(order, 1) for order in ("reversed", "switches:1>1")] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def floats(element: str) -> Array:
     width, fraction = WIDTHS[element], FRACTIONS[element]
     infinity, one_bit = ((1 << width - 1 - fraction) - 1) << fraction, 1 << fraction
     bias = (infinity >> fraction) >> 1
-    one = bias << fraction
-    patterns = {0, 1, 2, 3, one_bit - 1, one_bit, one_bit + 1, one - 1, one, one + 1}
+    unity = bias << fraction
+    patterns = {0, 1, 2, 3, one_bit - 1, one_bit, one_bit + 1, unity - 1, unity, unity + 1}
     patterns |= {
         infinity - 2,
         infinity - 1,
@@ -66,7 +66,7 @@ def floats(element: str) -> Array:
     }
     magnitudes = {*patterns, *encode(rounded(np.array(NUMBERS), element), element).tolist()}
     sign = 1 << width - 1
-    return np.array(sorted(magnitudes | {one | sign for one in magnitudes}), f"u{width // 8}")
+    return np.array(sorted(magnitudes | {magnitude | sign for magnitude in magnitudes}), f"u{width // 8}")
 
 
 def rounded(numbers: Array, element: str) -> Array:
@@ -85,7 +85,7 @@ def integers(element: str) -> Array:
     some |= {0x123456789ABCDEF0, (1 << 24) + 1, (1 << 40) + (1 << 32), (1 << 40) + (1 << 32) + 1}
     mask = (1 << width) - 1
     return np.array(
-        sorted({one & mask for value in near | some for one in (value, -value)}), f"u{width // 8}"
+        sorted({pattern & mask for value in near | some for pattern in (value, -value)}), f"u{width // 8}"
     )
 
 

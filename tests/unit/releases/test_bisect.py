@@ -141,7 +141,7 @@ def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
     bisect.run()
     output = capsys.readouterr().out
     assert "2 of 5 releases were not tried" in output
-    line = next(one for one in output.splitlines() if one.endswith(" tries all of them."))
+    line = next(line_ for line_ in output.splitlines() if line_.endswith(" tries all of them."))
     words = shlex.split(line.removesuffix(" tries all of them."))
     assert "--all" in words
     bisect.run("--all")

@@ -36,7 +36,9 @@ def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind
     if after:
         verdicts = "-" * wrong + "+" * after
     found = searched(verdicts)
-    alone = Bisection(found.names, tuple(TriedRelease(str(i), WORDS[one]) for i, one in enumerate(verdicts)))
+    alone = Bisection(
+        found.names, tuple(TriedRelease(str(i), WORDS[sign]) for i, sign in enumerate(verdicts))
+    )
     if changes(verdicts):
         assert found.line == alone.line
     assert len(found.tried) <= 2 + math.ceil(math.log2(max(2, len(verdicts))))
@@ -47,23 +49,23 @@ def test_what_is_tried_is_tried_once_and_every_change_that_was_seen_is_exact(
     verdicts: str, first: list[int]
 ) -> None:
     found = searched(verdicts, tuple(first))
-    names = [one.name for one in found.tried]
+    names = [release.name for release in found.tried]
     assert len(names) == len(set(names))
-    assert {str(one) for one in first if one < len(verdicts)} <= set(names)
+    assert {str(number) for number in first if number < len(verdicts)} <= set(names)
     decided = found.decided
-    for one, other in pairwise(decided):
-        if one.state != other.state:
-            assert {verdicts[int(name)] for name in found.between(one.name, other.name)} <= {"s"}
+    for earlier, other in pairwise(decided):
+        if earlier.state != other.state:
+            assert {verdicts[int(name)] for name in found.between(earlier.name, other.name)} <= {"s"}
 
 
 def test_both_ends_and_what_costs_nothing_are_tried_first() -> None:
-    assert [one.name for one in searched("+" * 20, (7, 3)).tried] == ["7", "3", "0", "19"]
+    assert [release.name for release in searched("+" * 20, (7, 3)).tried] == ["7", "3", "0", "19"]
 
 
 def test_an_end_that_cannot_be_set_up_leads_to_the_next_one() -> None:
     found = searched("ss+++--ss")
     assert found.line == "wrong since 5"
-    assert [one.name for one in found.tried[:6]] == ["0", "1", "2", "8", "7", "6"]
+    assert [release.name for release in found.tried[:6]] == ["0", "1", "2", "8", "7", "6"]
 
 
 def test_a_change_there_and_back_needs_all_of_them() -> None:

@@ -46,10 +46,10 @@ class World:
         wheel = "Wheel-Version: 1.0\nGenerator: here\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         whole = {
             **files,
-            f"{about}/METADATA": "\n".join([*lines, *(f"Requires-Dist: {one}" for one in requires), ""]),
+            f"{about}/METADATA": "\n".join([*lines, *(f"Requires-Dist: {need}" for need in requires), ""]),
             f"{about}/WHEEL": wheel,
         }
-        whole[f"{about}/RECORD"] = "".join(f"{one},,\n" for one in (*whole, f"{about}/RECORD"))
+        whole[f"{about}/RECORD"] = "".join(f"{member},,\n" for member in (*whole, f"{about}/RECORD"))
         with zipfile.ZipFile(self.folder / "wheels" / f"{name}-{version}-py3-none-any.whl", "w") as file:
             for path, text in whole.items():
                 file.writestr(path, text)
@@ -74,7 +74,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr("shutil.which", lambda name: None)
     elif shutil.which("uv") is None:
         pytest.skip("uv is not installed")
-    for name in [one for one in os.environ if one.startswith(("PIP_", "UV_"))]:
+    for name in [variable for variable in os.environ if variable.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     for name, value in {
         "PIP_CONFIG_FILE": os.devnull,

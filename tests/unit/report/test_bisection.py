@@ -28,7 +28,7 @@ def bisected(verdicts: str, *, complete: bool = True) -> Bisection:
     """Releases 1, 2, …, each with a verdict; "." was not tried."""
     names = tuple(str(number + 1) for number in range(len(verdicts)))
     pairs = zip(names, verdicts, strict=True)
-    tried = tuple(TriedRelease(name, VERDICTS[one], "x = `1`") for name, one in pairs if one != ".")
+    tried = tuple(TriedRelease(name, VERDICTS[sign], "x = `1`") for name, sign in pairs if sign != ".")
     return Bisection(names, tried, complete=complete)
 
 

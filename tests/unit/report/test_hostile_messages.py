@@ -85,10 +85,10 @@ def elements(text: str) -> list[Element]:
 
 def harmful(found: list[Element]) -> list[str]:
     """What loads or runs something."""
-    tags = {one.tag.rpartition("}")[2] for one in found}
+    tags = {node.tag.rpartition("}")[2] for node in found}
     loads = tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "video", "audio"}
-    attributes = [name for one in found for name in one.attrib if name.startswith("on")]
-    places = [one.get(name, "") for one in found for name in ("src", "href", "action", "style")]
+    attributes = [name for node in found for name in node.attrib if name.startswith("on")]
+    places = [node.get(name, "") for node in found for name in ("src", "href", "action", "style")]
     # Columns of numbers stand to the right.
     elsewhere = (place for place in places if ":" in place and place != "text-align:right")
     return [*loads, *attributes, *elsewhere]
@@ -164,7 +164,7 @@ def test_a_report_as_a_page_loads_and_runs_nothing(tmp_path: Path, message: str)
     folder = write_report(shown(message), tmp_path, None, note=message)
     found = elements((folder / "report.html").read_text(encoding="utf-8"))
     assert harmful(found) == []
-    assert [one.get("content") for one in found if one.get("http-equiv") == "Content-Security-Policy"]
+    assert [node.get("content") for node in found if node.get("http-equiv") == "Content-Security-Policy"]
 
 
 @every_message
@@ -173,9 +173,9 @@ def test_the_page_of_a_campaign_loads_and_runs_nothing(tmp_path: Path, message: 
     text = page(record, tmp_path)
     found = elements(text)
     # The page's own script, which the policy names by its hash.
-    (script,) = (one for one in found if one.tag.endswith("}script"))
+    (script,) = (node for node in found if node.tag.endswith("}script"))
     assert (script.text, script.attrib) == (SCRIPT, {})
-    assert harmful([one for one in found if one is not script]) == []
+    assert harmful([node for node in found if node is not script]) == []
     assert "49" not in re.findall(r"template.{0,20}|7 \* 7.{0,20}|\b49\b", text)
 
 

@@ -40,7 +40,7 @@ def test_nothing_private_is_there() -> None:
     private = {getpass.getuser(), socket.gethostname(), str(Path.cwd()), home if home != "/" else "/home"}
     # A user may be called as a system is.
     usual = {"root", "localhost", "linux"}
-    assert [one for one in private - usual if one in text] == []
+    assert [word for word in private - usual if word in text] == []
     assert "/" not in text.replace("GNU/Linux", "")
 
 

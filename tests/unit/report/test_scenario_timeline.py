@@ -45,7 +45,7 @@ def scenario(*did: Did, law: str = "read") -> Case:
     made = call("LiveEngine", settings=record("LiveSettings", kinds=("gdn",)), bind="engine")
     whole = ((made, Returned(record("LiveEngine"))), *did)
     failure = Failure("value", "seen", place=f"result.broken.{law}", function="LiveEngine.step")
-    steps, actual = tuple(one for one, _ in whole), tuple(outcome for _, outcome in whole)
+    steps, actual = tuple(step_ for step_, _ in whole), tuple(outcome for _, outcome in whole)
     return replace(a_case(steps=steps, actual=actual), failure=failure)
 
 
@@ -90,7 +90,9 @@ def about(law: str, group: int, block: int, *founds: Any, tokens: int = 4, conv:
 
 def test_each_step_tells_what_the_scheduler_decided_and_what_came_of_it() -> None:
     published = ((1, 2, "r0", 4),)
-    titles = [one.title for one in drawn(arrives("r0", 1, 2, 3, 4), prefill(published=published)).moments]
+    titles = [
+        moment.title for moment in drawn(arrives("r0", 1, 2, 3, 4), prefill(published=published)).moments
+    ]
     assert titles == [
         "step 0, the forward: group 0 is attention, group 1 gdn; r0 comes in with 4 tokens; r0 begins and computes 4; r0 gets blocks 1, 2",
         "step 0, after it: r0 says 1 token; 20 blocks are free; block 2 may be hit as 4 tokens of r0",
@@ -113,7 +115,7 @@ def test_each_step_tells_what_the_scheduler_decided_and_what_came_of_it() -> Non
 )  # fmt: skip
 def test_a_title_says_what_happened(did: Did, words: str) -> None:
     moments = drawn(arrives("r0", 1, 2), arrives("r1", 1, 2), prefill(), did, step()).moments
-    assert any(words in one.title for one in moments)
+    assert any(words in moment.title for moment in moments)
 
 
 def test_an_engine_that_does_not_say_what_its_slots_hold_has_tables_of_their_owners() -> None:
@@ -137,7 +139,7 @@ def test_an_engine_that_does_not_say_what_its_slots_hold_has_tables_of_their_own
     steps = (made, paused, (turn, Returned(record("RadixStep", **seen, findings=wrong))))
     failure = Failure("value", "seen", place="result.broken.published", function=turn.function)
     case = replace(
-        a_case(steps=tuple(one for one, _ in steps), actual=tuple(outcome for _, outcome in steps)),
+        a_case(steps=tuple(step_ for step_, _ in steps), actual=tuple(outcome for _, outcome in steps)),
         failure=failure,
     )
     timeline = timeline_of(case)
@@ -228,7 +230,7 @@ def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> N
     case = Case.load(ROOT / "docs" / "findings" / "one-token-prompt.json")
     timeline = timeline_of(case)
     assert timeline is not None
-    assert [one.title.partition(":")[0] for one in timeline.moments][-1] == "step 3, after it"
+    assert [moment.title.partition(":")[0] for moment in timeline.moments][-1] == "step 3, after it"
 
 
 def test_what_is_only_called_like_an_engine_has_none() -> None:

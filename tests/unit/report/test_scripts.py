@@ -110,7 +110,7 @@ def codes(folder: Path) -> list[int]:
     ]
     assert found[0].stdout.endswith("the defect is there\n"), found[0]
     assert found[1].stdout.endswith("the defect is gone\n"), found[1]
-    return [one.returncode for one in found]
+    return [done.returncode for done in found]
 
 
 QUICK = {"element", "same object", "record refused", "stale result", "refusal of another argument"}
@@ -119,9 +119,9 @@ QUICK = {"element", "same object", "record refused", "stale result", "refusal of
 @pytest.mark.parametrize(
     "defect",
     [
-        pytest.param(one, marks=() if one.name in QUICK else pytest.mark.slow, id=one.name)
-        for one in DEFECTS
-        if one.name not in REPLAYED
+        pytest.param(row, marks=() if row.name in QUICK else pytest.mark.slow, id=row.name)
+        for row in DEFECTS
+        if row.name not in REPLAYED
     ],
 )
 def test_a_script_of_plain_calls_is_short_and_exits_1_with_the_defect_and_0_without(
@@ -137,9 +137,9 @@ def test_a_script_of_plain_calls_is_short_and_exits_1_with_the_defect_and_0_with
 @pytest.mark.parametrize(
     "defect",
     [
-        pytest.param(one, marks=() if one.name == "gap written" else pytest.mark.slow, id=one.name)
-        for one in DEFECTS
-        if one.name in REPLAYED
+        pytest.param(row, marks=() if row.name == "gap written" else pytest.mark.slow, id=row.name)
+        for row in DEFECTS
+        if row.name in REPLAYED
     ],
 )
 def test_a_script_that_replays_exits_1_with_the_defect_and_0_without(
@@ -234,7 +234,7 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
     script = tmp_path / "repro.py"
     script.write_text(text, encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
-    assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+    assert [run(script, PYTHONPATH=str(ROOT), **variables).returncode for variables in subjects] == [1, 0, 2]
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_a_script_of_a_port_that_writes_states_makes_their_memory_and_needs_the_
     script = tmp_path / "repro.py"
     script.write_text(text, encoding="utf-8")
     subjects: tuple[dict[str, str], ...] = ({}, {"SUBJECT": "examples.numpy_port"}, {"SUBJECT": "no_port"})
-    assert [run(script, PYTHONPATH=str(ROOT), **one).returncode for one in subjects] == [1, 0, 2]
+    assert [run(script, PYTHONPATH=str(ROOT), **variables).returncode for variables in subjects] == [1, 0, 2]
 
 
 TENSORS = {
@@ -575,7 +575,7 @@ def test_an_adapter_that_wraps_a_function_stands_between(tmp_path: Path) -> None
 
 def test_the_root_of_a_subject_is_the_folder_to_import_it_from(tmp_path: Path) -> None:
     with module(tmp_path, "toy_rooted", "") as name:
-        roots = [subject_root(one) for one in (load("impl"), load(name), load("pytest"))]
+        roots = [subject_root(subject) for subject in (load("impl"), load(name), load("pytest"))]
     assert roots == [ROOT, tmp_path.resolve(), None]
 
 
@@ -609,7 +609,7 @@ def test_a_test_of_memory_compares_what_was_written(tmp_path: Path) -> None:
     """Of a long pool, in the places alone where it changes."""
     pool = Tensor("uint8", (100,), bytes(100))
     after = [Tensor("uint8", (100,), bytes([*range(4), *[0] * 96])), pool]
-    right, wrong = (Returned(None, after=(("pool", one),)) for one in after)
+    right, wrong = (Returned(None, after=(("pool", pool_after),)) for pool_after in after)
     step = call("filled", pool=Name("pool"), observes=("pool",))
     case = a_half(steps=(Let("pool", pool), step), expected=(right,), actual=(wrong,))
     (tmp_path / "toy_halves.py").write_text(

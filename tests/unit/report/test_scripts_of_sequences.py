@@ -186,7 +186,7 @@ def test_a_failure_that_depends_on_earlier_examples_has_their_calls_in_its_scrip
     old, new, steps = DEFECTS["an earlier context is read"]
     subject = port_of(old, new)
     case = failing(subject, steps)
-    assert [one.function for one in case.calls].count("Sequences") == 2
+    assert [call_.function for call_ in case.calls].count("Sequences") == 2
     script = reported(subject, case, tmp_path).read_text(encoding="utf-8")
     assert "rows = port.extend(c0, [(0, [1]), (1, [2])])" in script
     assert "c1 = port.new(model, seed)\n    rows = port.extend(c1, [(0, [1])])" in script

@@ -44,7 +44,7 @@ def read(
 ) -> tuple[KnownDeviation, ...]:
     """The defects of a release in a file of such entries, each with these symptoms."""
     path = folder / "known.toml"
-    symptoms = "".join(f"[[known.symptoms]]\n{_table(one)}\n" for one in shown)
+    symptoms = "".join(f"[[known.symptoms]]\n{_table(symptom)}\n" for symptom in shown)
     tables = (f"[[known]]\n{_table(entry)}\n{symptoms}" for entry in entries)
     path.write_text("".join(tables), encoding="utf-8")
     even = Condition(lambda case, _: case.calls[0].named["x"] % 2 == 0)
@@ -78,7 +78,7 @@ def test_versions_are_compared_as_numbers(versions: str, release: str, among: bo
 
 def test_only_the_defects_of_the_release_are_known(tmp_path: Path) -> None:
     later = NEEDED | {"id": "later", "versions": ">=0.28"}
-    assert [one.id for one in read(tmp_path, NEEDED, later)] == ["off-by-one"]
+    assert [known.id for known in read(tmp_path, NEEDED, later)] == ["off-by-one"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,9 @@ def test_every_property_that_a_released_engine_s_file_names_exists(path: Path) -
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("known", [])
     patterns = {pattern for entry in entries for pattern in entry["properties"]}
     assert [
-        one for one in sorted(patterns) if not any(covers((one,), name) for name in load_properties())
+        pattern
+        for pattern in sorted(patterns)
+        if not any(covers((pattern,), name) for name in load_properties())
     ] == []
 
 
@@ -190,14 +192,14 @@ def test_every_link_of_a_released_engine_s_file_is_an_address_or_a_report_of_our
 
 
 def test_every_entry_of_a_released_engine_can_be_read_and_every_condition_is_some_entry_s() -> None:
-    shown = [one for known in entries() for one in known.shown_by]
-    assert {id(one.condition) for one in shown} >= {id(one) for one in CONDITIONS.values()}
+    shown = [row for known in entries() for row in known.shown_by]
+    assert {id(row.condition) for row in shown} >= {id(condition) for condition in CONDITIONS.values()}
 
 
 def test_whatever_raises_is_known_by_its_exception() -> None:
     kinds = ("refusal", "race")
     anything = [
-        known.id for known in entries() for one in known.shown_by if one.kind in kinds and not one.exception
+        known.id for known in entries() for row in known.shown_by if row.kind in kinds and not row.exception
     ]
     assert anything == []
 

@@ -48,8 +48,8 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: ExecutionCo
         return Exploration(engines[0], Explore(name, 1, 500)).run()
 
     yield explore
-    for one in engines:
-        one.close()
+    for engine in engines:
+        engine.close()
     profiles.load()
 
 

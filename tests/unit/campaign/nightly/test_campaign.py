@@ -101,7 +101,7 @@ def test_a_defect_is_met_is_still_there_the_next_night_and_is_mended(tmp_path: P
     assert [replay.verdict for replay in third.record.corpus] == ["FIXED"]
     assert third.of(EXACT).status == "passed"
     # Later campaigns of the same commit go on with later rounds.
-    rounds = [(one.record.plan.first_round, one.record.rounds) for one in (first, second, third)]
+    rounds = [(ended.record.plan.first_round, ended.record.rounds) for ended in (first, second, third)]
     assert rounds[0][0] == 0
     assert all(sum(before) == begun for before, (begun, _) in pairwise(rounds))
 

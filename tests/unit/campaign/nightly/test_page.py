@@ -55,8 +55,8 @@ def verdict_of(record: CampaignRecord) -> str:
 def test_the_page_is_a_document_that_loads_nothing_and_runs_its_own_script(name: str) -> None:
     text = page(EXAMPLES[name], DIRECTORY)
     root = parsed(text)
-    attributes = [key for one in root.iter() for key in one.attrib]
-    assert not LOADING & {one.tag.rpartition("}")[2] for one in root.iter()}
+    attributes = [key for element in root.iter() for key in element.attrib]
+    assert not LOADING & {element.tag.rpartition("}")[2] for element in root.iter()}
     assert not any(key.startswith("on") for key in attributes)
     assert not re.search(r"@import|url\((?!#)", text)
     levels = [int(tag) for tag in re.findall(r"<h([1-6])[ >]", text)]
@@ -148,7 +148,7 @@ def test_one_headline_stands_in_terminal_summary_page_junit_and_annotations(
     printed: list[str] = []
     print_sections(printed.append, record)
     assert f"FALSIFIED: {line}" in printed
-    assert [one for one in printed if line.replace(":", "%3A").replace(",", "%2C") in one]
+    assert [text for text in printed if line.replace(":", "%3A").replace(",", "%2C") in text]
     assert f"- **{line}**" in markdown(record, DIRECTORY)
     assert f"<h3>{line} " in page(record, DIRECTORY)
     assert f'message="{line}"' in junit(record)
@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
     (tmp_path / name / "in the way").mkdir(parents=True)
     record = a_record()
     write_reports(record, tmp_path)
-    assert sum(one.is_file() for one in tmp_path.iterdir()) == 2
+    assert sum(path.is_file() for path in tmp_path.iterdir()) == 2
     assert record.warnings == [f"{tmp_path / name} was not written: IsADirectoryError: Is a directory"]
     if name != "campaign.json":
         assert CampaignRecord.load(tmp_path / "campaign.json").warnings == record.warnings

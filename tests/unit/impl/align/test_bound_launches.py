@@ -74,8 +74,8 @@ def left_by(
     return [tensor.clone() for tensor in found]
 
 
-def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return all(map(torch.equal, one, other))
+def same(tensors: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, tensors, other))
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -205,8 +205,8 @@ def test_later_launches_are_counted_and_made_as_the_state_says(
     load_, context, seen, before = DRIVERS[driver], fresh(), [], LAUNCHES.total()
     vectors = vectors_of(load_, device)
 
-    def around(one: Launched, make: Callable[[], None]) -> None:
-        seen.append((one.kernel, dict(zip(one.names, one.arguments, strict=True))["tiles_ptr"]))
+    def around(launch: Launched, make: Callable[[], None]) -> None:
+        seen.append((launch.kernel, dict(zip(launch.names, launch.arguments, strict=True))["tiles_ptr"]))
         make()
 
     with launching(around):
@@ -242,14 +242,14 @@ def test_a_captured_launch_replays_on_new_data(
         pytest.skip("graphs are captured on a GPU")
     load_, context = DRIVERS[driver], fresh()
     vectors = vectors_of(load_, device)
-    given = [one.clone() for one in vectors.values()]
+    given = [vector.clone() for vector in vectors.values()]
     expected = left_by(cache, context, load_, vectors)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         getattr(context, driver)(num_reqs=ROWS, **vectors)
     cache.fill()
-    for one, values in zip(vectors.values(), given, strict=True):
-        one.copy_(values)
+    for vector, values in zip(vectors.values(), given, strict=True):
+        vector.copy_(values)
     graph.replay()
     torch.cuda.synchronize()
     found = [*cache.pools, *vectors.values(), context.num_accepted_tokens_out[:ROWS]]

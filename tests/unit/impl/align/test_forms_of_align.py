@@ -45,11 +45,11 @@ def wrong_forms() -> Iterator[tuple[str, str, tuple[Step, ...]]]:
     yield "block_tables[0]", "a list", initialize(block_tables=[[[1, 2, 3]]])
     counts = "num_accepted_tokens_cpu"
     matrix = Let("accepted", Tensor("int32", (2, 2), (2, 1, 2, 1), on="host"))
-    named = tuple(matrix if one == Let("accepted", STEP.accepted()) else one for one in STEP.prepared())
+    named = tuple(matrix if step == Let("accepted", STEP.accepted()) else step for step in STEP.prepared())
     yield counts, "a matrix", (*named, STEP.preprocess())
     yield counts, "a list", with_value(preprocess(), f"input_batch.{counts}", [2, 1])
     short = Let("accepted", int32([2]).on_host())
-    named = tuple(short if one == Let("accepted", STEP.accepted()) else one for one in STEP.prepared())
+    named = tuple(short if step == Let("accepted", STEP.accepted()) else step for step in STEP.prepared())
     yield counts, "a vector too short", (*named, STEP.preprocess())
     for group in (-1, 1):
         yield "group_ids[0]", f"{group}", collected(0, 1, group_ids=[group])

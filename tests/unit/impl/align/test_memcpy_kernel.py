@@ -51,7 +51,9 @@ def memory(device: str) -> torch.Tensor:
 def vectors(memory: torch.Tensor, entries: list[tuple[int, int, int]]) -> list[torch.Tensor]:
     base, device = memory.data_ptr(), memory.device
     sources, targets, sizes = zip(*entries, strict=True)
-    addresses = [torch.tensor([base + one for one in each], device=device) for each in (sources, targets)]
+    addresses = [
+        torch.tensor([base + offset for offset in each], device=device) for each in (sources, targets)
+    ]
     return [*addresses, torch.tensor(sizes, dtype=torch.int32, device=device)]
 
 

@@ -73,7 +73,7 @@ def suspicious(byte: int, all_touches: list[Touch]) -> bool:
     """Two programs touch it, one of them writes it, and not all do so atomically."""
     here = [touch for touch in all_touches if byte in touched(touch)]
     plain = any(touch.kind != "atomic" for touch in here)
-    others = any(one.program != other.program for one, other in combinations(here, 2))
+    others = any(touch.program != other.program for touch, other in combinations(here, 2))
     return plain and others and any(touch.writes for touch in here)
 
 
@@ -90,5 +90,5 @@ def test_meetings_are_the_bytes_that_programs_share(pending: int, pairs: int, da
         for touch in all_touches:
             log.add(touch)
         meetings = log.meetings()
-    found = {byte: set(one.touches) for one in meetings for byte in range(one.low, one.high)}
+    found = {byte: set(meeting.touches) for meeting in meetings for byte in range(meeting.low, meeting.high)}
     assert found == by_number

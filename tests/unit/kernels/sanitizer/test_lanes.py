@@ -151,8 +151,8 @@ LAUNCHES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
 def test_lanes_that_touch_each_other_s_bytes_need_a_barrier(name: str, schedule: str) -> None:
     kernel, given, constants, words = LAUNCHES[name]
     arguments = [
-        numbers(one) if isinstance(one, int) and parameter.endswith("_ptr") else one
-        for parameter, one in zip(kernel.arg_names, given, strict=False)
+        numbers(value) if isinstance(value, int) and parameter.endswith("_ptr") else value
+        for parameter, value in zip(kernel.arg_names, given, strict=False)
     ]
     race = found(kernel, 1, *arguments, schedule=schedule, **constants)
     assert (race.startswith("RaceWithinProgram") and words in race) if words else not race

@@ -29,7 +29,9 @@ def test_addresses_among_others_are_found(provenance: Provenance, starts: list[i
     low, middle, high = starts
     numbers = provenance.among(np.array([low, high + 1, middle, high, low - 1], np.int64))
     assert numbers is not None
-    views = [provenance.origins[one][0].base if one != UNKNOWN else UNKNOWN for one in numbers.tolist()]
+    views = [
+        provenance.origins[origin][0].base if origin != UNKNOWN else UNKNOWN for origin in numbers.tolist()
+    ]
     assert views == [low, UNKNOWN, middle, high, UNKNOWN]
 
 

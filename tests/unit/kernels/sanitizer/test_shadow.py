@@ -137,7 +137,7 @@ def test_a_message_names_the_owner_of_the_bytes_and_why_they_are_free() -> None:
         watch.unwritten(blocks)
         watch.own(blocks[:4], "block 1 of layer 0", "running state of request 3")
 
-    words = [str(finding(lambda: copy(blocks, numbers(8), 8), one)) for one in (freed, unwritten)]
+    words = [str(finding(lambda: copy(blocks, numbers(8), 8), prepare)) for prepare in (freed, unwritten)]
     assert "these bytes of request 7 were freed: request 7 has ended" in words[0]
     assert words[1].endswith("(block 1 of layer 0, running state of request 3)")
 

@@ -119,15 +119,15 @@ def halves() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def of_two_tables(entry: int, distance: int) -> Launch:
-    one, two = zeros(4), zeros(4)
-    return table_kernel, (table(one, two), entry, distance), {"one": one, "two": two}, {}
+    first, two = zeros(4), zeros(4)
+    return table_kernel, (table(first, two), entry, distance), {"one": first, "two": two}, {}
 
 
 def into_the_next(kernel: Any, distance: int, **constants: Any) -> Launch:
     memory = zeros(8)
-    one, two = memory[:4], memory[4:]
-    given = (table(one), 0, distance) if kernel is table_kernel else (table(one, two), distance)
-    return kernel, given, {"one": one, "two": two}, constants
+    first, two = memory[:4], memory[4:]
+    given = (table(first), 0, distance) if kernel is table_kernel else (table(first, two), distance)
+    return kernel, given, {"one": first, "two": two}, constants
 
 
 def from_the_start(distance: int) -> Launch:
@@ -255,11 +255,11 @@ def test_a_neighbour_that_is_hit_is_named() -> None:
 
 
 def test_a_forgotten_tensor_is_unknown() -> None:
-    one = zeros(4)
+    tensor = zeros(4)
     with sanitize() as watch:
-        watch.register(one, "one")
-        watch.forget(one)
+        watch.register(tensor, "one")
+        watch.forget(tensor)
         with pytest.raises(OutsideView, match="no known tensor"):
-            table_kernel[(1,)](table(one), 0, 0)
+            table_kernel[(1,)](table(tensor), 0, 0)
         with pytest.raises(ValueError, match=r"should be a registered one \[forget\]"):
-            watch.forget(one)
+            watch.forget(tensor)

@@ -167,18 +167,18 @@ class Driven:
             case "out":
                 self.engine.step([], self.sampler([]), preempted=rest)
             case _:
-                self.step(verb, [part(one) for one in rest])
+                self.step(verb, [part(text) for text in rest])
 
     def tokens(self, number: int) -> list[int]:
         return [next(self.fresh) for _ in range(number)]
 
     def step(self, verb: str, parts: Sequence[Part]) -> SchedulerStep:
-        wishes = [ScheduleRequest(one.id, one.tokens, tuple(self.tokens(one.drafts))) for one in parts]
-        ranks = {one.id: -number if verb == "swap" else number for number, one in enumerate(parts)}
+        wishes = [ScheduleRequest(row.id, row.tokens, tuple(self.tokens(row.drafts))) for row in parts]
+        ranks = {row.id: -number if verb == "swap" else number for number, row in enumerate(parts)}
         return self.engine.step(wishes, self.sampler(parts), priority=ranks, padding=verb == "pad")
 
     def sampler(self, parts: Sequence[Part]) -> Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]:
-        accepts = {one.id: one.accepts for one in parts}
+        accepts = {row.id: row.accepts for row in parts}
         return lambda row, _: [*row.drafts[: accepts[row.id] - 1], *self.tokens(1)]
 
 

@@ -16,8 +16,8 @@ SECONDS = 900.0
 
 
 def of_scenarios() -> dict[str, MachineProperty]:
-    properties = (one for one in load_properties().values() if isinstance(one, MachineProperty))
-    return {one.id: one for one in properties if issubclass(one.machine, Scenarios)}
+    properties = (tested for tested in load_properties().values() if isinstance(tested, MachineProperty))
+    return {tested.id: tested for tested in properties if issubclass(tested.machine, Scenarios)}
 
 
 def purposes_of(tested: MachineProperty) -> tuple[str, ...]:
@@ -27,12 +27,12 @@ def purposes_of(tested: MachineProperty) -> tuple[str, ...]:
 
 
 def test_every_property_of_the_engine_says_which_marks_it_is_for() -> None:
-    assert {one.id for one in load_properties().values() if one.id.startswith("lifecycle/")} == {
+    assert {tested.id for tested in load_properties().values() if tested.id.startswith("lifecycle/")} == {
         *of_scenarios()
     }
     assert all(
-        purposes_of(one) and set(purposes_of(one)) <= every_situation().keys()
-        for one in of_scenarios().values()
+        purposes_of(tested) and set(purposes_of(tested)) <= every_situation().keys()
+        for tested in of_scenarios().values()
     )
 
 
@@ -42,4 +42,4 @@ def test_a_property_of_the_engine_reaches_the_marks_that_it_is_for(name: str) ->
     tested = of_scenarios()[name]
     wanted = purposes_of(tested)
     found = explored(tested, rules_context(), seconds=SECONDS, max_examples=EXAMPLES, wanted=wanted)
-    assert [one for one in wanted if one not in found] == []
+    assert [mark for mark in wanted if mark not in found] == []

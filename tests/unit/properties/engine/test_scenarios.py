@@ -74,11 +74,13 @@ def test_a_state_that_was_not_precopied_shows_in_the_text(port: InProcess) -> No
     timeline = scenario.engine.story.timeline(caught.value.flaw)
     assert timeline.finding is not None
     moment, name, group, column = timeline.finding.spot
-    (row,) = [one for one in timeline.moments[moment].rows if (one.request, one.group) == (name, group)]
+    (row,) = [
+        shown for shown in timeline.moments[moment].rows if (shown.request, shown.group) == (name, group)
+    ]
     assert timeline.moments[moment].title.startswith("step 1, before the forward")
     assert (name, row.cells[column].expected) == ("x", "4 tokens x")
     assert timeline.finding.text.endswith(str(caught.value))
-    before = [cell for one in timeline.moments[:moment] for row in one.rows for cell in row.cells]
+    before = [cell for earlier in timeline.moments[:moment] for row in earlier.rows for cell in row.cells]
     assert [cell for cell in before if cell.wrong] == []
 
 

@@ -34,14 +34,14 @@ def row(name: str, computed: int, length: int, *, prefilling: bool = True) -> Sc
 
 def test_decodes_come_before_short_chunks_long_ones_and_first_ones() -> None:
     rows = [row("first", 0, 1), row("long", 4, 4), row("short", 4, 3), row("decode", 9, 3, prefilling=False)]
-    ordered = in_order(rows, world(), {one.id: number for number, one in enumerate(rows)})
-    assert [one.id for one in ordered] == ["decode", "short", "long", "first"]
+    ordered = in_order(rows, world(), {row_.id: number for number, row_ in enumerate(rows)})
+    assert [row_.id for row_ in ordered] == ["decode", "short", "long", "first"]
 
 
 def test_among_equals_the_priority_decides() -> None:
     rows = [row(name, 9, 1 + number, prefilling=False) for number, name in enumerate("abc")]
     ordered = in_order(rows, world(), {"a": 2, "b": 0, "c": 1})
-    assert [one.id for one in ordered] == ["b", "c", "a"]
+    assert [row_.id for row_ in ordered] == ["b", "c", "a"]
 
 
 # Pictures.

@@ -58,7 +58,7 @@ def test_a_layer_has_all_inputs_of_its_bound_and_none_twice(decision: str) -> No
     for bound, count_of_inputs in enumerate(COUNTS[decision]):
         inputs = layer(decision, bound)
         assert len(inputs) == count_of_inputs, bound
-        assert len({repr(one) for one in inputs}) == len(inputs)
+        assert len({repr(input_) for input_ in inputs}) == len(inputs)
 
 
 def test_every_decision_is_counted_but_slots_which_are_compared_one_by_one() -> None:
@@ -75,11 +75,11 @@ def test_requests_stand_in_slots_in_every_way_but_for_the_order_of_rows() -> Non
             for slots in permutations(range(2 + spare), 2)
             if sum(map(sum, requests)) == 2
         }
-        batches = [one["batch"] for one in in_slots(4 + spare)]
+        batches = [input_["batch"] for input_ in in_slots(4 + spare)]
         tried = {
             frozenset(
-                (slot, (one.first_state, one.length - 1))
-                for slot, one in zip(batch.slots, batch.requests, strict=True)
+                (slot, (request.first_state, request.length - 1))
+                for slot, request in zip(batch.slots, batch.requests, strict=True)
             )
             for batch in batches
             if (batch.rows.spare, len(batch.requests), batch.setup.block_size) == (spare, 2, 1)
@@ -88,10 +88,10 @@ def test_requests_stand_in_slots_in_every_way_but_for_the_order_of_rows() -> Non
 
 
 def test_sums_sequences_and_rising_ones_are_those_of_all_tuples() -> None:
-    every = [one for length in range(5) for one in product(range(5), repeat=length)]
-    assert set(sums(4, 3)) == {one for one in every if len(one) == 3 and sum(one) == 4}
-    assert set(sequences(4)) == {one for one in every if len(one) + sum(one) == 4}
-    assert set(rising(4)) == {one for one in every if len(one) + sum(one) == 4 and sorted(one) == list(one)}
+    every = [row for length in range(5) for row in product(range(5), repeat=length)]
+    assert set(sums(4, 3)) == {row for row in every if len(row) == 3 and sum(row) == 4}
+    assert set(sequences(4)) == {row for row in every if len(row) + sum(row) == 4}
+    assert set(rising(4)) == {row for row in every if len(row) + sum(row) == 4 and sorted(row) == list(row)}
     assert len(list(rising(4))) == len(set(rising(4)))
 
 
@@ -105,17 +105,17 @@ def test_slices_of_a_layer_are_all_of_it() -> None:
 def test_a_batch_has_the_requests_of_inputs_of_one_model() -> None:
     inputs = layer("boundary of V1", 3)
     batches = list(Slice("boundary of V1", 3).batches(4))
-    assert [one for _, each in batches for one in each] == inputs
+    assert [input_ for _, each in batches for input_ in each] == inputs
     assert max(len(each) for _, each in batches) == 4
     for together, each in batches:
         batch = together["batch"]
-        assert batch.requests == tuple(request for one in each for request in one["batch"].requests)
-        assert {one["batch"].setup for one in each} == {batch.setup}
-    assert [each for _, each in Slice("boundary of V1", 3).batches(1)] == [[one] for one in inputs]
+        assert batch.requests == tuple(request for input_ in each for request in input_["batch"].requests)
+        assert {input_["batch"].setup for input_ in each} == {batch.setup}
+    assert [each for _, each in Slice("boundary of V1", 3).batches(1)] == [[input_] for input_ in inputs]
 
 
 def test_a_schedule_ends_with_a_step_of_requests_that_are_there() -> None:
-    assert all(isinstance(one[-1], partial) and one[-1].func is Scenario.step for one in schedules(4))
+    assert all(isinstance(steps[-1], partial) and steps[-1].func is Scenario.step for steps in schedules(4))
     assert list(schedules(1, Living((), waits=False))) == []
 
 

@@ -51,7 +51,7 @@ def seen(world: RadixWorld, *steps: dict[str, Any], stops: dict[str, int] | None
 
 def test_each_configuration_of_an_engine_has_a_situation() -> None:
     tables = (test_radix_engine.CONFIGURATIONS, test_real_engine.CONFIGURATIONS)
-    assert all(one.situations for table in tables for one in table)
+    assert all(configuration.situations for table in tables for configuration in table)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,16 @@ def test_a_hit_of_host_memory_is_one_that_the_device_did_not_have() -> None:
 @pytest.mark.parametrize(
     ("world", "holds"),
     [
-        (OVERLAPPED, lambda one: one.max_mamba_cache_size == 5 and one.max_total_tokens == KEYS_THAT_REMAIN),
-        (OVERLAPPED, lambda one: one.chunked_prefill_size > one.mamba_chunk_size + one.page_size),
-        (OVERLAPPED, lambda one: one.chunked_prefill_size < one.mamba_chunk_size),
-        (OVERLAPPED, lambda one: one.page_size > one.mamba_chunk_size),
-        (OVERLAPPED, lambda one: one.page_size < one.mamba_chunk_size and one.page_size > 1),
-        (OVERLAPPED, lambda one: one.max_running_requests == MOST_RUNNING),
-        *((WITH_DRAFTS, lambda one, drafts=drafts: one.num_spec == drafts) for drafts in DRAFTS),
+        (
+            OVERLAPPED,
+            lambda world: world.max_mamba_cache_size == 5 and world.max_total_tokens == KEYS_THAT_REMAIN,
+        ),
+        (OVERLAPPED, lambda world: world.chunked_prefill_size > world.mamba_chunk_size + world.page_size),
+        (OVERLAPPED, lambda world: world.chunked_prefill_size < world.mamba_chunk_size),
+        (OVERLAPPED, lambda world: world.page_size > world.mamba_chunk_size),
+        (OVERLAPPED, lambda world: world.page_size < world.mamba_chunk_size and world.page_size > 1),
+        (OVERLAPPED, lambda world: world.max_running_requests == MOST_RUNNING),
+        *((WITH_DRAFTS, lambda world, drafts=drafts: world.num_spec == drafts) for drafts in DRAFTS),
     ],
 )
 def test_each_bound_is_drawn(world: RadixWorld, holds: Any) -> None:
@@ -107,7 +110,7 @@ def test_scenarios_draw_other_sizes_and_stop_tokens() -> None:
         return find(stories, holds, settings=EXAMPLES)
 
     assert of(lambda story: story.world != WITH_DRAFTS)
-    assert of(lambda story: any(isinstance(one, LiveAdd) and one.stop_after for one in story.events))
+    assert of(lambda story: any(isinstance(event, LiveAdd) and event.stop_after for event in story.events))
 
 
 class EngineWithoutSteps:

@@ -151,8 +151,8 @@ def test_a_violation_that_is_not_declared_is_told_once(
     assert (code, content["outcome"]) == (FALSIFIED, "violation")
     assert content["counts"]["finished"] == REQUESTS
     assert (content["counts"]["violations"], content["counts"]["declared_violations"]) == (1, 0)
-    (one,) = content["violations"]
-    assert (one["law"], one["request"], one["defect"], one["step"]) == ("read", "r1", "", 0)
+    (row,) = content["violations"]
+    assert (row["law"], row["request"], row["defect"], row["step"]) == ("read", "r1", "", 0)
     assert "VIOLATION in step 0, read: the forward of r1 reads no request's state" in capsys.readouterr().out
 
 
@@ -234,7 +234,7 @@ def violations(*known: KnownDeviation) -> Violations:
 def laws_of(found: Violations, *steps: Record) -> list[tuple[int, str, str]]:
     for number, step in enumerate(steps):
         found.look(number, step)
-    return [(one.step, one.law, one.request) for one in found.found]
+    return [(row.step, row.law, row.request) for row in found.found]
 
 
 def test_a_request_that_came_to_a_wrong_state_is_counted_once() -> None:
@@ -261,14 +261,14 @@ def test_a_violation_is_of_the_defect_that_is_declared_for_it() -> None:
     known = KnownDeviation("real-engine/*", "https://example.org", read, id="reads-wrongly")
     found = violations(known)
     found.look(0, seen(finding("read", "r0"), finding("read", "r1"), finding("published", "r2", 9)))
-    assert [one.defect for one in found.found] == ["reads-wrongly", "reads-wrongly", ""]
+    assert [row.defect for row in found.found] == ["reads-wrongly", "reads-wrongly", ""]
 
 
 def test_a_declaration_that_asks_how_often_a_request_began_is_told() -> None:
     asked: list[int] = []
 
     def again(case: Any) -> bool:
-        steps = [one.value for one in case.actual if isinstance(one.value, Record)]
+        steps = [outcome.value for outcome in case.actual if isinstance(outcome.value, Record)]
         asked.append(sum("r0" in step["scheduled"] for step in steps))
         return True
 

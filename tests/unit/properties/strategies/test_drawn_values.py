@@ -51,10 +51,10 @@ from statecheck.case.values import View
 @given(batches())
 def test_rows_are_decodes_then_short_and_long_extends_then_first_chunks_then_padding(batch: Batch) -> None:
     rows = batch.requests
-    decodes = [one for one in rows if not one.prefilling]
-    extends = [one for one in rows if one.prefilling and one.num_computed]
-    firsts = [one for one in rows if one.prefilling and not one.num_computed]
-    extends.sort(key=lambda one: one.query_len)
+    decodes = [row for row in rows if not row.prefilling]
+    extends = [row for row in rows if row.prefilling and row.num_computed]
+    firsts = [row for row in rows if row.prefilling and not row.num_computed]
+    extends.sort(key=lambda row: row.query_len)
     assert rows == (*decodes, *extends, *firsts)
     assert batch.query_lens[len(rows) :] == (0,) * batch.padded_rows
 
@@ -147,11 +147,11 @@ def test_contents_depend_on_whose_block_it_is_and_not_on_its_label(
 ) -> None:
     shuffle = 1 + other.filling.shuffle
     filling = replace(batch.filling, seed=1)
-    one, two = (
+    plain, two = (
         replace(batch, filling=filling).cache,
         replace(batch, filling=replace(filling, shuffle=shuffle)).cache,
     )
-    assert one.states(memory(one)) == two.states(memory(two))
+    assert plain.states(memory(plain)) == two.states(memory(two))
 
 
 def memory(cache: Cache) -> dict[str, Any]:
@@ -200,7 +200,7 @@ MODULES = (
     sessions,
     shapes,
 )
-CLASSES = {name: one for module in MODULES for name, one in vars(module).items() if isinstance(one, type)}
+CLASSES = {name: kind for module in MODULES for name, kind in vars(module).items() if isinstance(kind, type)}
 
 
 @given(ANYTHING | ALIGN)

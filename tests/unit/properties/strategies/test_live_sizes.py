@@ -54,13 +54,13 @@ def test_engines_of_vllm_are_as_large_as_each_bound_now_and_then() -> None:
 
 def test_other_sizes_of_sglangs_engine_are_its_bounds() -> None:
     worlds = drawn(radix.other_sizes(RADIX))
-    assert {one.num_draft_tokens - 1 for one in worlds} == {*radix.DRAFTS, RADIX.num_draft_tokens - 1}
-    assert {one.max_running_requests for one in worlds} >= {1, 2, radix.MOST_RUNNING}
-    assert {one.page_size for one in worlds} == {*radix.PAGES}
-    assert {one.mamba_chunk_size for one in worlds} == {*radix.CHUNKS}
+    assert {world.num_draft_tokens - 1 for world in worlds} == {*radix.DRAFTS, RADIX.num_draft_tokens - 1}
+    assert {world.max_running_requests for world in worlds} >= {1, 2, radix.MOST_RUNNING}
+    assert {world.page_size for world in worlds} == {*radix.PAGES}
+    assert {world.mamba_chunk_size for world in worlds} == {*radix.CHUNKS}
     # Slots of states run out while keys remain.
     scarce = RADIX.states_of_a_request, radix.KEYS_THAT_REMAIN
-    assert scarce in {(one.max_mamba_cache_size, one.max_total_tokens) for one in worlds}
+    assert scarce in {(world.max_mamba_cache_size, world.max_total_tokens) for world in worlds}
 
 
 @pytest.mark.slow

@@ -39,8 +39,8 @@ def assigned() -> dict[str, list[str]]:
     while any(left.values()):
         counted = Counter(name for names in left.values() for name in names)
         chosen = max(sorted(counted), key=counted.__getitem__)
-        found[chosen] = [one for one, names in left.items() if chosen in names]
-        left = {one: names for one, names in left.items() if chosen not in names}
+        found[chosen] = [id_ for id_, names in left.items() if chosen in names]
+        left = {id_: names for id_, names in left.items() if chosen not in names}
     return found
 
 
@@ -82,7 +82,8 @@ def test_a_property_whose_strategy_is_cut_down_misses_its_mark() -> None:
     whole = load_properties()[CHUNKS]
     cut = replace(whole, strategies={**whole.strategies, "packed": st.just(Packed((3, 5), 4))})
     found = [
-        EMPTY in explored(one, rules_context(), seconds=NO_LIMIT, max_examples=100) for one in (whole, cut)
+        EMPTY in explored(tested, rules_context(), seconds=NO_LIMIT, max_examples=100)
+        for tested in (whole, cut)
     ]
     assert found == [True, False]
 
@@ -145,7 +146,7 @@ def test_a_mark_is_noted_for_the_scenarios_that_reached_it_and_for_no_other() ->
     whole = MachineProperty("scenarios", "Scenarios.", "algebra", (), halved, {}, __name__, machine=Watched)
     found = notes(whole)
     assert found == [
-        frozenset({ROUNDED} if any(one % 2 for one in scenario) else ()) for scenario in scenarios
+        frozenset({ROUNDED} if any(number % 2 for number in scenario) else ()) for scenario in scenarios
     ]
     assert len(set(found)) == 2
 
@@ -181,7 +182,7 @@ def test_a_name_is_taken_once() -> None:
 
 
 def names_of(found: list[Situation]) -> set[str]:
-    return {one.name for one in found}
+    return {situation.name for situation in found}
 
 
 def test_a_property_is_expected_to_reach_what_it_is_known_to_reach() -> None:
@@ -190,7 +191,7 @@ def test_a_property_is_expected_to_reach_what_it_is_known_to_reach() -> None:
 
 def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
     by_device = {device: names_of(expected(load_properties(), device)) for device in ("cpu", "cuda")}
-    needing = {name for name, one in every_situation().items() if one.device == "cuda"}
+    needing = {name for name, situation in every_situation().items() if situation.device == "cuda"}
     assert by_device["cuda"] - by_device["cpu"] == needing != set()
     assert by_device["cuda"] == every_situation().keys()
 

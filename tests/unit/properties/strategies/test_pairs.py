@@ -16,9 +16,9 @@ def test_rows_have_all_pairs_of_values_but_those_that_are_excluded() -> None:
     rows = covering_rows(features, excluded)
     found = {frozenset(pair) for row in rows for pair in combinations(row.items(), 2)}
     every = {
-        frozenset(((one, value), (other, second)))
-        for one, other in combinations(features, 2)
-        for value in features[one]
+        frozenset(((feature, value), (other, second)))
+        for feature, other in combinations(features, 2)
+        for value in features[feature]
         for second in features[other]
     }
     assert found == every - {frozenset(pair) for pair in excluded}

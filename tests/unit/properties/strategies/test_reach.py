@@ -83,7 +83,7 @@ EITHER = {True, False}
 @pytest.mark.parametrize(
     ("strategy", "value_of", "values", "least"),
     [
-        ("models", lambda model: model.published, {"", *(one.name for one in PUBLISHED_MODELS)}, 0.5),
+        ("models", lambda model: model.published, {"", *(row.name for row in PUBLISHED_MODELS)}, 0.5),
         ("models", lambda model: model.tp_size, set(TP_SIZES), 4),
         ("packed sequences", lambda packed: packed.chunk_size, {1, 2, 3, 4, 7, 8, 16, 64, 256}, 3),
         ("block tables", lambda table: table.block_size, {1, 2, 3, 4, 8}, 6),

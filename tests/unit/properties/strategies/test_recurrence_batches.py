@@ -27,7 +27,7 @@ def test_batches_reach_the_forms_of_their_functions(group: tuple[str, ...]) -> N
     # More heads of keys than one, and more than a tile has of channels and of values.
     assert {1, 2} < {batch.sizes.heads for batch in found}
     assert max(batch.sizes.values for batch in found) > 32
-    assert {"steep", "strided gates", "wide chunks"} <= {one for batch in found for one in batch.options}
+    assert {"steep", "strided gates", "wide chunks"} <= {name for batch in found for name in batch.options}
     assert {row.slots is None for row in rows} == {row.length == 0 for row in rows} == {True, False}
     if group is RECURRENT:
         assert {row.accepted for row in rows} >= {1, 2}

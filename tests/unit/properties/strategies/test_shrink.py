@@ -124,7 +124,7 @@ def has_dtype(name: str) -> Callable[[Setup], bool]:
 
 
 def has_flaw(flaw: str) -> Callable[[BatchAfterForward], bool]:
-    return lambda batch: any(one.flaw == flaw for one in batch.requests)
+    return lambda batch: any(row.flaw == flaw for row in batch.requests)
 
 
 def overlaps_by(sign: int) -> Callable[[MovedRuns], bool]:
@@ -140,7 +140,7 @@ SEQUENCES: Rows = (
 )
 VECTORS: Rows = ((lambda form: form[1] == "spread", ("int32", "spread")),)
 BATCHES: Rows = (
-    (lambda batch: {one.prefilling for one in batch.requests} == {True, False}, Batch((DECODE, PREFILL))),
+    (lambda batch: {row.prefilling for row in batch.requests} == {True, False}, Batch((DECODE, PREFILL))),
     (lambda batch: batch.padded_rows > 0 and len(batch.requests) > 0, Batch((DECODE,), padded_rows=1)),
     (lambda batch: batch.padded_tokens > 0, Batch((), padded_tokens=1)),
     (lambda batch: max(batch.query_lens, default=0) >= 12, Batch((RequestRow(12, 0, prefilling=True),))),
@@ -219,11 +219,11 @@ CROWDED: Rows = (
 )
 BEFORES: Rows = (
     (
-        lambda batch: any(one.bias and one.moves(batch.setup.block_size) for one in batch.requests),
+        lambda batch: any(row.bias and row.moves(batch.setup.block_size) for row in batch.requests),
         BatchBeforeForward(DRAFTING, (RequestBeforeStep(1, 1, 2),)),
     ),
     (
-        lambda batch: any(one.computed and not one.remembered for one in batch.requests),
+        lambda batch: any(row.computed and not row.remembered for row in batch.requests),
         BatchBeforeForward(PLAIN, (RequestBeforeStep(1, remembered=False),)),
     ),
 )
