@@ -23,7 +23,7 @@ from tests.e2e.ground import ONLY, SUBJECT, BrokenSubject
 from tests.helpers.modules import ROOT
 
 _POLL_SECONDS = 0.05
-_GONE_SECONDS = 30.0
+_GONE_SECONDS = 60.0
 _LIMIT_SECONDS = 600.0
 _ANNOUNCED = re.compile(r"^FALSIFIED ([0-9a-f]{10}): ", re.MULTILINE)
 _NO_BUDGET = "--examples", "--budget"

@@ -291,4 +291,4 @@ def test_an_attribution_ends_with_its_parent(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert alive(child)
         parent.kill()
-        assert gone([child], seconds=5.0)
+        assert gone([child], seconds=60.0)

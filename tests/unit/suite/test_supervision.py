@@ -176,7 +176,7 @@ def test_the_session_ends_with_the_process_that_was_started(tmp_path: Path) -> N
     running.kill()
     running.wait()
     child = Path("/proc", ready.read_text(), "stat")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < until, "the session goes on"
         time.sleep(0.05)

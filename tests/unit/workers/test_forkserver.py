@@ -90,7 +90,7 @@ def test_what_a_forked_process_has_forked_comes_from_the_same_server_and_ends_wi
     assert server == server_for(device).pid
     assert alive(other)
     process.kill()
-    assert gone([other], seconds=30.0)
+    assert gone([other], seconds=60.0)
 
 
 def test_a_process_that_is_forked_for_this_one_outlives_one_that_ends(device: str) -> None:
