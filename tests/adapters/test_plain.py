@@ -119,10 +119,7 @@ def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
 def test_what_a_port_lacks_is_not_applicable() -> None:
     context = context_of(subject_of(chunk_offsets=offsets_of(0)))
     names = {name for name, tested in load_properties().items() if tested.not_applicable(context) is None}
-    assert names == {
-        "fla-chunks/offsets",
-        "chunk-metadata/changed-in-place",
-    }
+    assert names == {"fla-chunks/offsets", "chunk-metadata/changed-in-place"}
 
 
 def test_the_example_offers_every_function() -> None:

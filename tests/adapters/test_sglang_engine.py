@@ -30,26 +30,13 @@ OTHERS = {
     "radix-engine/wide-pages": (PAGES,),
     "radix-engine/overlap": (STOPPED,),
     "radix-engine/lazy-buffer": (FULL,),
-    "radix-engine/drafts": (
-        SOME,
-        SEVERAL,
-        STOPPED,
-    ),
-    "radix-engine/draft-trees": (
-        SOME,
-        SEVERAL,
-    ),
-    "radix-engine/eagle": (
-        SOME,
-        SEVERAL,
-    ),
+    "radix-engine/drafts": (SOME, SEVERAL, STOPPED),
+    "radix-engine/draft-trees": (SOME, SEVERAL),
+    "radix-engine/eagle": (SOME, SEVERAL),
     "radix-engine/lazy-drafts": (SEVERAL,),
     "radix-engine/sessions": (STOPPED,),
     "radix-engine/session-drafts": (SOME,),
-    "radix-engine/rust-drafts": (
-        SOME,
-        SEVERAL,
-    ),
+    "radix-engine/rust-drafts": (SOME, SEVERAL),
     "radix-engine/mamba2-drafts": (SOME,),
 }
 """By id, situations that scenarios reach beside those that the configuration is for."""

@@ -23,17 +23,7 @@ from statecheck.case import Case
 from statecheck.case.case import decode, encode
 from statecheck.case.failure import brief, outcome_difference
 from statecheck.case.raised import LONGEST_MESSAGE
-from statecheck.case.values import (
-    Outcome,
-    Raised,
-    Record,
-    Returned,
-    Step,
-    Tensor,
-    Value,
-    call,
-    record,
-)
+from statecheck.case.values import Outcome, Raised, Record, Returned, Step, Tensor, Value, call, record
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.workers.port import InWorker
@@ -262,10 +252,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: {object(): 1, "x": 2},
         record("Dict", items=[(record("object"), 1), ("x", 2)]),
     ),
-    "keys of another type": (
-        lambda: {Text("x"): 1},
-        record("Dict", items=[(record("Text", value="x"), 1)]),
-    ),
+    "keys of another type": (lambda: {Text("x"): 1}, record("Dict", items=[(record("Text", value="x"), 1)])),
     "lone surrogates": (lambda: ["\ud800"], ["\\ud800"]),
     "a huge number": (lambda: 10**6000, "int"),
     "no number": (lambda: (float("nan"), float("-inf")), None),

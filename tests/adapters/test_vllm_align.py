@@ -14,9 +14,7 @@ from oracle.align.decisions import Slots, advanced, after_v2_steps, precopy_move
 from oracle.align.memory import Move, StateTensor, state_copy
 from oracle.layout import StateGeometry
 from oracle.rules import Refused
-from statecheck.case.values import (
-    Call,
-)
+from statecheck.case.values import Call
 from statecheck.subject.profile import DOCUMENTS, Profile
 
 SUBJECT = Path(__file__).parents[2] / "subjects" / "vllm"

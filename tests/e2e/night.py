@@ -66,13 +66,7 @@ class CampaignRun:
         place: where reports and corpus are, by default the campaign's folder.
     """
 
-    def __init__(
-        self,
-        ground: BrokenSubject,
-        name: str,
-        *options: str,
-        place: Path | None = None,
-    ) -> None:
+    def __init__(self, ground: BrokenSubject, name: str, *options: str, place: Path | None = None) -> None:
         self.folder = ground.folder / name
         self.place = place or self.folder
         self.reports, self.corpus = self.place / "reports", self.place / "corpus"

@@ -119,10 +119,5 @@ EXACT, ROUNDS_UP = "divide/exact", "cdiv/either-sign"
 PADDED = "page-size/padded"
 LAYOUT_READ = "conv-layout/environment"
 TEMPORAL = "temporal-copy/start"
-FATES = {
-    EXACT: "FALSIFIED",
-    ROUNDS_UP: "FALSIFIED",
-    PADDED: "known",
-    TEMPORAL: "not applicable",
-}
+FATES = {EXACT: "FALSIFIED", ROUNDS_UP: "FALSIFIED", PADDED: "known", TEMPORAL: "not applicable"}
 """What becomes of properties on such a subject."""

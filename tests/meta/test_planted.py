@@ -71,10 +71,7 @@ def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     indirect=["broken"],
 )
 def test_a_defect_is_found_by_the_properties_that_it_names(
-    broken: Subject,
-    defect: PlantedDefect,
-    name: str,
-    record_property: Callable[[str, object], None],
+    broken: Subject, defect: PlantedDefect, name: str, record_property: Callable[[str, object], None]
 ) -> None:
     if PROPERTIES[name].launches and not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")

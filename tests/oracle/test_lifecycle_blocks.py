@@ -377,11 +377,7 @@ def test_a_request_that_sits_a_step_out_keeps_its_blocks() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "wished", "drafts"),
-    [
-        case("none in a prompt", 21, 2, 0),
-        case("not more than configured", 5, 3, 2),
-        case("fewer", 5, 1, 1),
-    ],
+    [case("none in a prompt", 21, 2, 0), case("not more than configured", 5, 3, 2), case("fewer", 5, 1, 1)],
 )
 def test_decoding_requests_have_the_drafts_that_are_wished_for(prompt: int, wished: int, drafts: int) -> None:
     scenario = Scenario().arrive("a", prompt)

@@ -6,14 +6,7 @@ import math
 
 import pytest
 
-from oracle.sequences import (
-    SequenceTokens,
-    distance,
-    generated_length,
-    is_greedy,
-    scale,
-    wrong_lengths,
-)
+from oracle.sequences import SequenceTokens, distance, generated_length, is_greedy, scale, wrong_lengths
 from tests.oracle.worked import refused
 
 

@@ -154,8 +154,7 @@ def test_a_state_without_parts_has_no_elements() -> None:
 
 @pytest.mark.parametrize("source_tp", [1, 2, 4])
 @pytest.mark.parametrize(
-    ("target_tp", "expected"),
-    [(1, (WHOLE,)), (2, (HEAD_0, HEAD_1)), (4, (HEAD_0, HEAD_0, HEAD_1, HEAD_1))],
+    ("target_tp", "expected"), [(1, (WHOLE,)), (2, (HEAD_0, HEAD_1)), (4, (HEAD_0, HEAD_0, HEAD_1, HEAD_1))]
 )
 def test_a_target_holds_its_shards_whatever_the_source_has(
     source_tp: int, target_tp: int, expected: Any

@@ -139,16 +139,7 @@ def test_the_last_accepted_draft_is_counted_within_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("before", "count", "kept"),
-    [
-        (0, 3, -1),
-        (1, 3, 2),
-        (2, 3, 1),
-        (3, 3, 0),
-        (4, 3, -1),
-        (3, 1, 0),
-        (2, 1, -1),
-        (6, 2, 1),
-    ],
+    [(0, 3, -1), (1, 3, 2), (2, 3, 1), (3, 3, 0), (4, 3, -1), (3, 1, 0), (2, 1, -1), (6, 2, 1)],
 )
 def test_the_draft_at_a_boundary_is_the_one_that_ends_there(before: int, count: int, kept: int) -> None:
     # Boundaries are multiples of 4; the second row has the drafts 3, 4, 5 of all.

@@ -154,10 +154,7 @@ def test_of_several_slots_of_other_allocations_the_lowest_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("again", "broken"),
-    [
-        ((1, 3), "nothing"),
-        ((2, 3), "allocation 3: slot 2 is given, but belongs to another allocation"),
-    ],
+    [((1, 3), "nothing"), ((2, 3), "allocation 3: slot 2 is given, but belongs to another allocation")],
 )
 def test_slots_of_a_freed_allocation_alone_are_given_again(again: tuple[int, ...], broken: str) -> None:
     operations = (("alloc", 1), ("alloc", 1), ("free", 0), ("alloc", 2))

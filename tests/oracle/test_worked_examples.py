@@ -290,12 +290,7 @@ def test_fla_chunks_are_numbered_within_their_sequence(
 
 @pytest.mark.parametrize(
     ("ngroups", "tp", "expected"),
-    [
-        case("whole", 8, 4, 0),
-        case("one-each", 4, 4, 0),
-        case("one-for-all", 1, 8, 7),
-        case("pairs", 2, 8, 6),
-    ],
+    [case("whole", 8, 4, 0), case("one-each", 4, 4, 0), case("one-for-all", 1, 8, 7), case("pairs", 2, 8, 6)],
 )
 def test_extra_groups_give_each_rank_whole_groups(ngroups: int, tp: int, expected: int) -> None:
     assert shapes.extra_groups_for_head_shards(ngroups, tp) == expected

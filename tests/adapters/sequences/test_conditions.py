@@ -95,8 +95,7 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "operations", "expected"),
-    [(name, *row) for name, rows in HISTORIES.items() for row in rows],
+    ("name", "operations", "expected"), [(name, *row) for name, rows in HISTORIES.items() for row in rows]
 )
 def test_a_history_is_told_from_others_like_it(
     name: str, operations: tuple[Operation, ...], expected: bool

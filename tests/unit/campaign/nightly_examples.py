@@ -10,13 +10,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 from statecheck.campaign.plan import Plan
-from statecheck.campaign.record import (
-    BucketRecord,
-    CampaignRecord,
-    CorpusRecord,
-    MarkRecord,
-    PropertyRecord,
-)
+from statecheck.campaign.record import BucketRecord, CampaignRecord, CorpusRecord, MarkRecord, PropertyRecord
 from statecheck.campaign.state import CampaignState
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of

@@ -36,10 +36,7 @@ def _record(plan: Plan, **changes: Any) -> CampaignRecord:
     row = PropertyRecord("toys/divide", "Toys divide.", "", "FALSIFIED", Counts(plan.examples or 0))
     case = a_case(property_id=f"toys/divide-{plan.shard}")
     whole = CampaignRecord(plan, canary="found", complete=True)
-    own: dict[str, Any] = {
-        "properties": [row],
-        "buckets": [bucket_with(case)],
-    }
+    own: dict[str, Any] = {"properties": [row], "buckets": [bucket_with(case)]}
     return replace(whole, **own | changes)
 
 

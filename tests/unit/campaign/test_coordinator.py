@@ -226,9 +226,7 @@ def test_a_case_whose_replay_outlasts_the_time_is_left_out(tmp_path: Path) -> No
 # Workers that die, or hang.
 
 
-def test_a_worker_that_is_killed_is_replaced_and_its_property_explored_apart(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_that_is_killed_is_replaced_and_its_property_explored_apart(tmp_path: Path) -> None:
     def dies_once(task: Explore, actor: Actor) -> None:
         if task.property == EXACT and not task.isolated and task.enough:
             actor.die(-9)

@@ -171,10 +171,7 @@ def test_a_case_that_has_no_folder_is_printed_once(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS], ids=errno.errorcode.get)
 def test_cases_that_are_kept_stay_whole_when_the_folder_takes_no_more(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr(sys, "__stderr__", sys.stderr)
     added(tmp_path, of_bucket(1))

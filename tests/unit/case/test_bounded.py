@@ -9,16 +9,7 @@ import pytest
 import torch
 
 from statecheck.case.failure import difference, form_difference
-from statecheck.case.values import (
-    Bounded,
-    Let,
-    Returned,
-    Tensor,
-    Value,
-    call,
-    floats_of,
-    raw_floats,
-)
+from statecheck.case.values import Bounded, Let, Returned, Tensor, Value, call, floats_of, raw_floats
 from statecheck.execution.run import KnownMemory
 
 EXPECTED = Bounded(

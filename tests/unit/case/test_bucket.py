@@ -48,25 +48,13 @@ ENOUGH = 4
 ONE_PLACE = [
     ("ceiling division is the one for positive divisors", "cdiv/either-sign"),
     ("a conv copy is as long wherever it starts", "conv-copy/one-block"),
-    (
-        "groups that ranks need a copy of are left out",
-        "state-shape/conv-ranks",
-    ),
-    (
-        "a sequence is cut at multiples counted from its own start",
-        "varlen-chunks/boundaries",
-    ),
-    (
-        "the last tokens of a row that do not fill a program are dropped",
-        "conv1d-metadata/partition",
-    ),
+    ("groups that ranks need a copy of are left out", "state-shape/conv-ranks"),
+    ("a sequence is cut at multiples counted from its own start", "varlen-chunks/boundaries"),
+    ("the last tokens of a row that do not fill a program are dropped", "conv1d-metadata/partition"),
     ("decodes are counted wherever they stand", "split/short-prefills"),
     ("a row is looked up with the length of the row before", "block-table/row-order"),
     ("a boundary is stored in the column behind it", "v1-history/every-step"),
-    (
-        "drafts count as tokens of the running state",
-        "align-postprocess/boundary-and-counts",
-    ),
+    ("drafts count as tokens of the running state", "align-postprocess/boundary-and-counts"),
 ]
 # As many functions or fields show these as have what is broken in them.
 FEW_PLACES = [
@@ -212,11 +200,7 @@ BUCKETS = [
     (with_finding("pool1", 64, 40), "divide: copy_kernel stores pool", "OutsideView"),
     (with_finding("pool1", 64, 40, "race"), "divide: copy_kernel races for pool", "OutsideView"),
     (with_finding("", 64, 40), "divide: copy_kernel stores memory of no known tensor", "OutsideView"),
-    (
-        raised("OutsideView", "an exception of that name"),
-        "divide: raises OutsideView",
-        "",
-    ),
+    (raised("OutsideView", "an exception of that name"), "divide: raises OutsideView", ""),
     (a_case(steps=(), expected=(), actual=(), message=""), "", ""),
 ]
 

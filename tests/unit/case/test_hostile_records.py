@@ -15,15 +15,7 @@ from statecheck.case.values import call
 from statecheck.cli import main as cli
 from statecheck.report.scripts.script import repro_script
 from tests.helpers.cases import a_case, subject_of, toy
-from tests.helpers.hostile_records import (
-    CASES,
-    FILES,
-    INJECTIONS,
-    MARKER,
-    RECORDS,
-    Hostile,
-    HostileFile,
-)
+from tests.helpers.hostile_records import CASES, FILES, INJECTIONS, MARKER, RECORDS, Hostile, HostileFile
 from tests.helpers.processes import run_fresh
 from tests.unit.campaign.nightly_examples import a_bucket, a_record
 

@@ -138,8 +138,7 @@ def same(value: Any, other: Any) -> bool:
 
 
 KINDS = sorted(
-    (kind for kind in TAGS.values() if kind.__module__ == values.__name__),
-    key=lambda kind: kind.__name__,
+    (kind for kind in TAGS.values() if kind.__module__ == values.__name__), key=lambda kind: kind.__name__
 )
 
 

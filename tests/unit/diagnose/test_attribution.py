@@ -185,11 +185,7 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
-        (
-            "ctypes.string_at(0)",
-            "fault",
-            "On a CPU it ends the process as well, at faulting_subject.py:5.",
-        ),
+        ("ctypes.string_at(0)", "fault", "On a CPU it ends the process as well, at faulting_subject.py:5."),
         ("while True: pass", "hang", "On a CPU it does not end within 6 s either, at faulting_subject.py:5."),
         ("return x // y", "fault", ""),
         ("print('a line of the subject'); return x // y", "fault", ""),

@@ -13,14 +13,7 @@ from statecheck.case import Case
 from statecheck.case.failure import stated
 from statecheck.case.findings import NotExecuted
 from statecheck.case.values import Raised, Refusal, Returned, call
-from statecheck.diagnose.replay import (
-    FAILED,
-    FIXED,
-    KNOWN,
-    NOT_APPLICABLE,
-    NOT_REPRODUCED,
-    replay_case,
-)
+from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
 from statecheck.execution.in_process import InProcess
 from statecheck.subject.loading import SOURCE, source_of
 from statecheck.subject.profile import DOCUMENTS, Profile

@@ -6,24 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.case.values import (
-    Function,
-    Let,
-    Value,
-    call,
-    record,
-)
+from statecheck.case.values import Function, Let, Value, call, record
 from statecheck.cli import main as cli
 from tests.helpers.cases import a_case
 from tests.helpers.modules import ROOT, module
 from tests.helpers.processes import run_fresh
 from tests.helpers.slow import slow_after
-from tests.unit.report.defects import (
-    DEFECTS,
-    DefectiveModule,
-    falsified,
-    source,
-)
+from tests.unit.report.defects import DEFECTS, DefectiveModule, falsified, source
 
 
 def replayed(path: Path, subject: str, device: str = "auto") -> int:

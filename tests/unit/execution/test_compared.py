@@ -25,10 +25,7 @@ from tests.helpers.modules import ROOT
 from tests.helpers.processes import run_fresh
 
 DIVIDED = call("divide", x=6, y=2)
-COPIED, OFFSETS = (
-    "copy-meta/copied",
-    "fla-chunks/offsets",
-)
+COPIED, OFFSETS = ("copy-meta/copied", "fla-chunks/offsets")
 
 
 def context_of(subject: Subject) -> ExecutionContext:

@@ -420,10 +420,7 @@ def test_overwriting_a_view_leaves_everything_else(run: Run, elements: tuple[int
 def test_overwriting_a_view_of_floats_writes_their_bytes(run: Run) -> None:
     # A signalling NaN: a conversion anywhere would make it a quiet one.
     view, nan = Let("v", View("pool", "float32", (1,))), b"\1\0\x80\x7f"
-    assert observe(run, POOL, view, Overwrite("v", nan)) == {
-        "pool": raw(nan + RAW[4:]),
-        "v": raw(nan),
-    }
+    assert observe(run, POOL, view, Overwrite("v", nan)) == {"pool": raw(nan + RAW[4:]), "v": raw(nan)}
 
 
 def test_overwriting_with_too_few_elements_is_an_error_of_the_case(run: Run) -> None:

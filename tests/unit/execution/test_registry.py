@@ -124,10 +124,7 @@ def test_pytest_s_own_k_knows_ids() -> None:
     ("name", "line"),
     [
         ("divide/exact", '@prop("divide/exact", '),
-        (
-            "lifecycle/v1-provenance",
-            "class RequestsInRowsReadTheStateOfTheirTokens(",
-        ),
+        ("lifecycle/v1-provenance", "class RequestsInRowsReadTheStateOfTheirTokens("),
     ],
 )
 def test_a_test_stands_where_its_statement_does(name: str, line: str) -> None:

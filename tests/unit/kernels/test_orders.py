@@ -17,15 +17,7 @@ from statecheck.kernels.memory import Memory, ObservedMemory
 from statecheck.kernels.orders import REORDERED, program_schedule
 from statecheck.kernels.sanitizer.touches import Observer, Touch
 from statecheck.kernels.source.tiles import AssertionFailedError
-from tests.unit.kernels.order_toys import (
-    ALL,
-    INTERLEAVED,
-    KINDS,
-    TOYS,
-    arrivals_kernel,
-    sum_kernel,
-    zeros,
-)
+from tests.unit.kernels.order_toys import ALL, INTERLEAVED, KINDS, TOYS, arrivals_kernel, sum_kernel, zeros
 
 pytestmark = pytest.mark.usefixtures("executed")
 

@@ -41,22 +41,14 @@ AFTER_A_GPU = "from triton.runtime import driver; driver.set_active(object()); p
         (f"prepare('cpu'); {KIND}", {}, "JITFunction True"),
         (f"prepare('cuda'); {KIND}", {}, "JITFunction False"),
         ("print(executes(), interprets())", {}, "False False"),
-        (
-            f"import statecheck.suite.options; prepare('cpu'); {KIND}",
-            INTERPRETED,
-            "JITFunction True",
-        ),
+        (f"import statecheck.suite.options; prepare('cpu'); {KIND}", INTERPRETED, "JITFunction True"),
         (
             "import triton.language; print(interprets()); prepare('cpu')",
             INTERPRETED,
             "ValueError: TRITON_INTERPRET was 1 when Triton was imported",
         ),
         (AFTER_A_GPU, {}, "ValueError: kernels have been compiled in this process"),
-        (
-            "prepare('cuda')",
-            INTERPRETED,
-            "ValueError: TRITON_INTERPRET = '1', but should be unset on cuda",
-        ),
+        ("prepare('cuda')", INTERPRETED, "ValueError: TRITON_INTERPRET = '1', but should be unset on cuda"),
     ],
 )
 def test_a_fresh_process_runs_kernels_as_its_device_and_variables_say(

@@ -10,18 +10,7 @@ from properties.strategies.batch import Batch, BlockTable, RequestRow, Splitting
 from properties.strategies.chunks import spread
 from properties.strategies.layout import Copy, PaddedState
 from statecheck.case import Case
-from statecheck.case.values import (
-    Call,
-    Device,
-    DType,
-    Let,
-    Name,
-    Overwrite,
-    Step,
-    call,
-    int32,
-    record,
-)
+from statecheck.case.values import Call, Device, DType, Let, Name, Overwrite, Step, call, int32, record
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from subjects import LAYOUT_VARIABLE, load
@@ -65,8 +54,7 @@ NAMED_BATCH = (
 )
 PAGE = call("MambaSpec.page_size_bytes.fget", self=SPEC)
 BAD_PAGE = call(
-    "MambaSpec.page_size_bytes.fget",
-    self=record("MambaSpec", **dict(SPEC.fields) | {"page_size_padded": 1}),
+    "MambaSpec.page_size_bytes.fget", self=record("MambaSpec", **dict(SPEC.fields) | {"page_size_padded": 1})
 )
 
 

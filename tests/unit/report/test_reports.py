@@ -11,12 +11,7 @@ import pytest
 
 from statecheck.case import Case
 from statecheck.case.timeline import Cell, Moment, TableRow, Timeline, WrongCell
-from statecheck.case.values import (
-    Name,
-    Returned,
-    call,
-    int32,
-)
+from statecheck.case.values import Name, Returned, call, int32
 from statecheck.report.bisection import Bisection, TriedRelease
 from statecheck.report.render import add_bisection, report_text, write_report
 from statecheck.report.sections import input_sections
@@ -24,12 +19,7 @@ from statecheck.util.files import mark_reports
 from subjects import load
 from tests.helpers.cases import a_case, case_of, subject_of
 from tests.helpers.modules import module
-from tests.unit.report.defects import (
-    DEFECTS,
-    DefectiveModule,
-    falsified,
-    source,
-)
+from tests.unit.report.defects import DEFECTS, DefectiveModule, falsified, source
 
 FILES = ["case.json", "report.html", "report.md", "repro.py", "test_repro.py"]
 TIMELINE = Timeline(
@@ -101,10 +91,7 @@ def test_a_report_says_everything_that_an_issue_needs(tmp_path: Path) -> None:
 
 
 def test_an_input_calls_methods_as_one_would_write_it() -> None:
-    steps = (
-        call("Toy", size=4, bind="toy"),
-        call("Toy.turn", self=Name("toy"), by=2),
-    )
+    steps = (call("Toy", size=4, bind="toy"), call("Toy.turn", self=Name("toy"), by=2))
     (section,) = input_sections(a_case(steps=steps))
     assert section.pieces == ("toy = Toy(size=4)", "toy.turn(by=2)")
 

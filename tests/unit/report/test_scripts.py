@@ -459,13 +459,13 @@ REFUSED = {
     ),
     "a kernel that is code": (
         a_half(
-            steps=(call("harness.launch", kernel="k; import os", grid=(1,), arguments={}, constexprs={}),),
+            steps=(call("harness.launch", kernel="k; import os", grid=(1,), arguments={}, constexprs={}),)
         ),
         "'k; import os' is no name",
     ),
     "an argument of a kernel that is code": (
         a_half(
-            steps=(call("harness.launch", kernel="k", grid=(1,), arguments={"a=1, b": 2}, constexprs={}),),
+            steps=(call("harness.launch", kernel="k", grid=(1,), arguments={"a=1, b": 2}, constexprs={}),)
         ),
         "an argument of the kernel has no name",
     ),

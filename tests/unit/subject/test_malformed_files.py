@@ -55,10 +55,7 @@ TEXTS = {
         "[[konwn]]\nid = 5",
         "KnownFile fields = ['konwn'], but should be fields of KnownFile, which has ['known', 'unsupported'] [{}]",
     ),
-    "syntax": (
-        "\nid = = 5",
-        "text = no TOML, but should be TOML: Invalid value (at line 2, column 6) [{}]",
-    ),
+    "syntax": ("\nid = = 5", "text = no TOML, but should be TOML: Invalid value (at line 2, column 6) [{}]"),
     "deep": ("known = " + "[" * 5000, "text = no TOML, but should be TOML: "),
     "id": (_with("id", "5"), "known[0].id = 5, but should be text [{}]"),
     "blank id": (_with("id", '" "'), f"id = ' ', {EMPTY} [{{}}, entry ' ']"),
@@ -112,10 +109,7 @@ TEXTS = {
         _with("place", '"pool0[3]"'),
         "place = 'pool0[3]', but should be 'pool', without what belongs",
     ),
-    "exception": (
-        ENTRY + 'exception = "*"',
-        f"exception = '*', but should be a name [Symptom] {IN_SYMPTOM}",
-    ),
+    "exception": (ENTRY + 'exception = "*"', f"exception = '*', but should be a name [Symptom] {IN_SYMPTOM}"),
     "pattern": (
         _with("place", '"result.*"'),
         f"place = 'result.*', but should be a name without *: only properties have patterns [Symptom] {IN_SYMPTOM}",

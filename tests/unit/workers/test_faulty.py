@@ -31,13 +31,7 @@ def explored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trial: ExecutionCo
     limit = 0.5 if device == "cpu" else 5.0
     kept = str(tmp_path / "kept")
     setting = Setting(
-        "",
-        faulty.__name__,
-        device=device,
-        reports=str(tmp_path),
-        kept=kept,
-        isolated=True,
-        time_limit=limit,
+        "", faulty.__name__, device=device, reports=str(tmp_path), kept=kept, isolated=True, time_limit=limit
     )
     engines: list[Worker] = []
 

@@ -130,12 +130,7 @@ def test_another_shard_unit_or_commit_has_other_seeds(changes: dict[str, Any]) -
     assert seed_of(plan, 3, "a") != seed_of(replace(plan, **changes), 3, "a")
 
 
-EARLIER: dict[str, Any] = {
-    "subject": "impl",
-    "commit": COMMIT,
-    "first_round": 4,
-    "rounds": 3,
-}
+EARLIER: dict[str, Any] = {"subject": "impl", "commit": COMMIT, "first_round": 4, "rounds": 3}
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,7 @@ import pytest
 
 from statecheck.campaign import summary
 from statecheck.campaign.display import print_sections
-from statecheck.campaign.record import (
-    BucketRecord,
-    CampaignRecord,
-    CorpusRecord,
-    KnownRecord,
-)
+from statecheck.campaign.record import BucketRecord, CampaignRecord, CorpusRecord, KnownRecord
 from statecheck.campaign.report import commands, junit, markdown, page, sections, write_reports
 from statecheck.case import Case
 from statecheck.case.values import Returned

@@ -22,11 +22,7 @@ staging: Any = import_module("impl.align.staging")
 states: Any = import_module("impl.align.states")
 IMPL = load("impl")
 MOST = 2**31 - 1
-DRIVERS = {
-    "run_fused_postprocess": 5,
-    "run_fused_precopy": 4,
-    "run_fused_postprocess_align": 4,
-}
+DRIVERS = {"run_fused_postprocess": 5, "run_fused_precopy": 4, "run_fused_postprocess_align": 4}
 
 
 def after(steps: tuple[Step, ...]) -> tuple[Any, InProcess]:

@@ -168,11 +168,7 @@ def test_no_data_asks_the_jit_for_another_compilation(
 @pytest.mark.usefixtures("on_gpu")
 @pytest.mark.parametrize("name", ["launch_enter_hook", "launch_exit_hook"])
 def test_profilers_see_later_launches(
-    name: str,
-    cache: BenchCache,
-    fresh: Callable[[], Any],
-    device: str,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, cache: BenchCache, fresh: Callable[[], Any], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_, context, launches = DRIVERS["run_fused_precopy"], fresh(), list[Any]()
     left_by(cache, context, load_, vectors_of(load_, device))

@@ -144,13 +144,7 @@ def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: Execution
     ],
 )
 def test_a_block_that_holds_something_else_is_named(
-    trial: ExecutionContext,
-    runner: str,
-    words: str,
-    which: int,
-    number: int,
-    tamper: Tamper,
-    said: str,
+    trial: ExecutionContext, runner: str, words: str, which: int, number: int, tamper: Tamper, said: str
 ) -> None:
     assert says(trial, world(runner=runner), words, COPIES[runner][which], number, tamper).endswith(said)
 

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from properties.engine.models import LayerState
-from properties.engine.recurrent import (
-    Recurrent,
-)
+from properties.engine.recurrent import Recurrent
 
 VOCABULARY = 24
 TOKENS = st.integers(0, VOCABULARY - 1)

@@ -37,10 +37,7 @@ from properties.strategies.batch import (
     shuffled_batches,
     splittings,
 )
-from properties.strategies.chunks import (
-    packed_sequences,
-    vector_forms,
-)
+from properties.strategies.chunks import packed_sequences, vector_forms
 from properties.strategies.layout import HUGE_STRIDE, Copy, conv_copies, layouts, temporal_copies
 from properties.strategies.shapes import models
 from statecheck.case.values import View

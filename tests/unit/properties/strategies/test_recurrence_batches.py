@@ -45,12 +45,7 @@ def test_all_slots_of_a_batch_differ() -> None:
 
 
 BATCH = Batch(
-    "linear_recurrent",
-    Sizes(1, 1, 2, 2),
-    (Row(0, 0, 1, (1,)), Row(99, 0, 1, None)),
-    3,
-    spare_tokens=1,
-    gap=1,
+    "linear_recurrent", Sizes(1, 1, 2, 2), (Row(0, 0, 1, (1,)), Row(99, 0, 1, None)), 3, spare_tokens=1, gap=1
 )
 
 

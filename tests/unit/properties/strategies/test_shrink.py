@@ -36,14 +36,7 @@ from properties.strategies.batch import (
     splittings,
 )
 from properties.strategies.chunks import DENSE, Packed, lengths_around, packed_sequences, vector_forms
-from properties.strategies.layout import (
-    HUGE_STRIDE,
-    Copy,
-    PaddedState,
-    conv_copies,
-    layouts,
-    temporal_copies,
-)
+from properties.strategies.layout import HUGE_STRIDE, Copy, PaddedState, conv_copies, layouts, temporal_copies
 from properties.strategies.shapes import ShapeArguments, models
 from tests.unit.properties.strategies.drawing import minimal
 
