@@ -34,16 +34,16 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator
     for name in _SAME:
         if first.get(name) != second.get(name):
             yield f"{name}: {first.get(name)} and {second.get(name)}"
-    pairs = ((first["properties"], second["properties"]), (_standings(first), _standings(second)))
+    pairs = ((first["properties"], second["properties"]), (_statuses(first), _statuses(second)))
     for one, other in pairs:
         for name in sorted({*one, *other}):
             if one.get(name) != other.get(name):
                 yield f"{name}: {one.get(name, 'missing')} and {other.get(name, 'missing')}"
 
 
-def _standings(result: Mapping[str, Any]) -> dict[str, str]:
+def _statuses(result: Mapping[str, Any]) -> dict[str, str]:
     """What became of each expected failure. How many examples showed it may depend on what lay in memory that a library reads."""
-    return {one["id"]: one["standing"] for one in result["expected_failures"]}
+    return {one["id"]: one["status"] for one in result["expected_failures"]}
 
 
 def surroundings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:

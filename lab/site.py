@@ -155,8 +155,8 @@ def _ranges(releases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, s
     """Each defect with the first and the last release in which it showed, the latest first."""
     shown: dict[str, list[int]] = {}
     for at, release in enumerate(releases):
-        for name, standing in release["standings"].items():
-            if standing == "showed":
+        for name, status in release["statuses"].items():
+            if status == "showed":
                 shown.setdefault(name, []).append(at)
     for name, places in sorted(shown.items(), key=lambda item: (-item[1][-1], item[0])):
         # Without what stands behind the number, such as the name of a GPU.

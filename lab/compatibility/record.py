@@ -51,7 +51,7 @@ class Column:
         problem: why there is no campaign, "" if there is one.
         seconds: how long the campaign took.
         cells: by property.
-        standings: of the known defects that are declared for it, by id: as in `campaign.json`.
+        statuses: of the known defects that are declared for it, by id: as in `campaign.json`.
     """
 
     release: str
@@ -60,7 +60,7 @@ class Column:
     seconds: float = 0.0
     examples: int = 0
     cells: dict[str, ReleaseResult] = field(default_factory=dict)
-    standings: dict[str, str] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
 
     def count(self, state: str) -> int:
         return Counter(cell.state for cell in self.cells.values())[state]
@@ -97,7 +97,7 @@ class Compatibility:
         """With the columns of another table for releases before `oldest`, which are a record: no campaign can be run on them."""
         older = [one for one in kept.releases if _version(one.release) < _version(oldest)]
         columns = tuple({one.release: one for one in (*older, *self.releases)}.values())
-        declared = {name for one in columns for name in one.standings}
+        declared = {name for one in columns for name in one.statuses}
         known = {one.id: one for one in (*kept.known, *self.known) if one.id in declared}
         topics = {name: kept.topics[name] for one in older for name in one.cells} | self.topics
         return Compatibility(columns, tuple(known[name] for name in sorted(known)), topics)
@@ -119,7 +119,7 @@ def named_for(name: str, project: Project) -> str:
 
 def gone_in(column: Column) -> list[str]:
     """The known defects that no longer fail there."""
-    return [name for name, standing in column.standings.items() if standing == "no longer fails"]
+    return [name for name, status in column.statuses.items() if status == "no longer fails"]
 
 
 def loaded(path: Path) -> Compatibility:
@@ -183,7 +183,7 @@ def _column(folder: Path, campaign: CampaignRecord | None) -> Column:
         round(campaign.seconds),
         campaign.examples,
         {row.id: _result(row) for row in campaign.properties},
-        {one.id: one.standing for one in campaign.known},
+        {one.id: one.status for one in campaign.known},
     )
 
 

@@ -22,7 +22,7 @@ from statecheck.subject.loading import PROJECTS, Project
 from statecheck.util import markdown
 
 _SYMBOLS = {PASSED: "·", NEW: "**NEW**", GONE: "gone", ERROR: "error", NOT_TESTED: "?", NOT_APPLICABLE: "–"}
-_STANDINGS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}
+_MARKS = {"showed": "x", "no longer fails": "gone", "not tried enough": "(x)", "not tried": "(x)"}
 _LEGEND = (
     "`·` passed; a number: showed the known defect of that number, and nothing else; **NEW**: falsified by something "
     "that is not known; gone: a known defect no longer fails; `–` not applicable: the release lacks a function, or promises "
@@ -90,7 +90,7 @@ def _counts(columns: Sequence[Column]) -> list[list[str]]:
 
 
 def _shown(column: Column) -> int:
-    return sum(standing == "showed" for standing in column.standings.values())
+    return sum(status == "showed" for status in column.statuses.values())
 
 
 def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[str, str]) -> list[list[str]]:
@@ -137,13 +137,13 @@ def _known_table(known: Sequence[Known], columns: Sequence[Column]) -> str:
         # The page stands in docs.
         link = one.link.removeprefix("docs/")
         name = f"{number}. [{title}]({link})" if link else f"{number}. {title}"
-        lines.append([name, *(_standing(column, one.id) for column in columns)])
+        lines.append([name, *(_mark(column, one.id) for column in columns)])
     return "\n".join(markdown.table(_head("known defect", columns), lines))
 
 
-def _standing(column: Column, name: str) -> str:
-    standing = column.standings.get(name, "")
-    return _STANDINGS.get(standing, standing)
+def _mark(column: Column, name: str) -> str:
+    status = column.statuses.get(name, "")
+    return _MARKS.get(status, status)
 
 
 def _text(text: str) -> str:

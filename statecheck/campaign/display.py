@@ -142,10 +142,10 @@ def conclusion(record: CampaignRecord) -> str:
     """The campaign in one line."""
     counts = {status: sum(row.status == status.value for row in record.properties) for status in Status}
     parts = [f"{count} {status.value}" for status, count in counts.items() if count]
-    standings = [defect.standing for defect in record.known]
-    for standing in dict.fromkeys(standings):
-        count = standings.count(standing)
-        what = standing if count == 1 else standing.replace("no longer fails", "no longer fail")
+    statuses = [defect.status for defect in record.known]
+    for status in dict.fromkeys(statuses):
+        count = statuses.count(status)
+        what = status if count == 1 else status.replace("no longer fails", "no longer fail")
         parts.append(f"{count} known defect{'s' * (count > 1)} {what}")
     early = "interrupted; " if record.interrupted else ""
     return f"{early}{', '.join(parts)}; {record.examples:,} examples in {record.seconds:.0f} s"

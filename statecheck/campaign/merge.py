@@ -18,7 +18,7 @@ from statecheck.campaign.corpus import CorpusWriter
 from statecheck.campaign.plan import shard_name
 from statecheck.campaign.record import (
     CORPUS_VERDICTS,
-    STANDINGS,
+    DEFECT_STATUSES,
     BucketRecord,
     CampaignRecord,
     KnownRecord,
@@ -170,7 +170,7 @@ def _first(order: Sequence[str], group: Sequence[Item], name: str) -> Item:
 def _known(group: list[KnownRecord]) -> KnownRecord:
     """A defect that showed in one shard showed."""
     shown: Counter[str] = sum((Counter(record.properties) for record in group), Counter())
-    return replace(_first(STANDINGS, group, "standing"), properties=dict(shown))
+    return replace(_first(DEFECT_STATUSES, group, "status"), properties=dict(shown))
 
 
 def _bucket(group: list[BucketRecord]) -> BucketRecord:

@@ -24,7 +24,7 @@ from statecheck.util.decode import Decoder, Misfit, format_value, require_once
 from statecheck.util.files import load_json, parse_json, write_whole
 from statecheck.util.text import first_names
 
-SCHEMA = 7
+SCHEMA = 8
 FILE = "campaign.json"
 _RULE = f"a campaign's record of schema {SCHEMA}"
 _LARGEST = 1 << 28
@@ -217,21 +217,21 @@ class CorpusRecord:
     last: str = ""
 
 
-STANDINGS = (SHOWED, NOT_ENOUGH, GONE, NOT_TRIED)
-"""All standings of known defects. Of those of several shards, the first in this order counts."""
+DEFECT_STATUSES = (SHOWED, NOT_ENOUGH, GONE, NOT_TRIED)
+"""All statuses of known defects. Of those of several shards, the first in this order counts."""
 
 
 @dataclass
 class KnownRecord:
     """A known defect as the campaign met it.
 
-    `standing` is one of `STANDINGS`; `properties` has its failing examples by property.
+    `status` is one of `DEFECT_STATUSES`; `properties` has its failing examples by property.
     """
 
     id: str
     title: str = ""
     link: str = ""
-    standing: str = NOT_TRIED
+    status: str = NOT_TRIED
     properties: dict[str, int] = field(default_factory=dict)
     note: str = ""
 
@@ -242,7 +242,7 @@ class KnownRecord:
     @property
     def stale(self) -> bool:
         """Whether it is declared, and no longer fails."""
-        return self.standing == GONE
+        return self.status == GONE
 
 
 @dataclass
@@ -409,7 +409,7 @@ def _check(record: CampaignRecord) -> None:
     words: list[tuple[str, str, Sequence[str]]] = [
         *((f"properties[{at}].status", row.status, statuses) for at, row in enumerate(record.properties)),
         *((f"corpus[{at}].verdict", row.verdict, CORPUS_VERDICTS) for at, row in enumerate(record.corpus)),
-        *((f"known[{at}].standing", row.standing, STANDINGS) for at, row in enumerate(record.known)),
+        *((f"known[{at}].status", row.status, DEFECT_STATUSES) for at, row in enumerate(record.known)),
     ]
     words += [
         (f"properties[{at}].statuses[{name!r}]", status, statuses)

@@ -152,14 +152,14 @@ def _of_corpus(record: CampaignRecord) -> Iterator[Entry]:
 def _known(record: CampaignRecord) -> Iterator[Entry]:
     """Each known defect that was tried with its link, and the properties that it showed in."""
     for defect in record.known:
-        if defect.standing != "not tried":
+        if defect.status != "not tried":
             matched = f"{counted(defect.examples, 'example')} of {', '.join(sorted(defect.properties))}"
             rows = (
                 ("link", defect.link),
                 ("matched", matched if defect.properties else ""),
                 ("note", defect.note),
             )
-            line = ": ".join(filter(None, (defect.id, defect.standing, defect.title)))
+            line = ": ".join(filter(None, (defect.id, defect.status, defect.title)))
             yield Entry(line, tuple(row for row in rows if row[1]))
 
 

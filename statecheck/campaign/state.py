@@ -32,7 +32,7 @@ from statecheck.execution.verdict import Status, verdict_of
 from statecheck.kernels.launch_counts import How
 from statecheck.reference.situations import Situation
 from statecheck.subject import KnownDefectMatcher, KnownDeviation
-from statecheck.subject.known import TriedProperty, standing_of
+from statecheck.subject.known import TriedProperty, defect_status
 from statecheck.subject.profile import DOCUMENTS, Profile
 
 REPLAYED = "Replayed from the corpus."
@@ -442,13 +442,13 @@ class KnownDefects:
             record.properties = {property_id: count for property_id, count in shown.items() if count}
 
     def conclude(self, rows: Mapping[str, PropertyState]) -> None:
-        """Set the standing of each defect at the end of a campaign."""
+        """Set the status of each defect at the end of a campaign."""
         self.count(rows)
         tried_here = {row.id for row in rows.values()}
         tried = [(declared, _tried(declared, rows)) for declared in self.matcher.declared.values()]
         for name, (declared, properties) in zip(self.matcher.declared, tried, strict=True):
             record = self.all[name]
-            record.standing, record.note = standing_of(
+            record.status, record.note = defect_status(
                 declared.one_in,
                 properties,
                 showed=bool(record.properties),

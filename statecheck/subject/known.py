@@ -353,10 +353,10 @@ def enough(one_in: int) -> int:
     return _TIMES * one_in
 
 
-def standing_of(
+def defect_status(
     one_in: int, rows: Sequence[TriedProperty], *, showed: bool, complete: bool
 ) -> tuple[str, str]:
-    """The standing of a declared defect, and a note.
+    """The status of a declared defect, and a note.
 
     Args:
         rows: the properties in which it may show, as far as they were chosen.

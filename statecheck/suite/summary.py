@@ -16,7 +16,7 @@ from statecheck.execution.verdict import TELLING, WORST_FIRST, Status
 from statecheck.kernels import launch_counts
 from statecheck.kernels.launch_counts import How
 from statecheck.subject import KnownDeviation
-from statecheck.subject.known import GONE, NOT_ENOUGH, SHOWED, TriedProperty, enough, standing_of
+from statecheck.subject.known import GONE, NOT_ENOUGH, SHOWED, TriedProperty, defect_status, enough
 from statecheck.util.text import first_names
 
 _EXAMPLES_OF_A_MODEL = 9
@@ -92,9 +92,9 @@ class _Declared:
     """The failing examples of each property that it matched."""
 
     @property
-    def standing(self) -> tuple[str, str]:
+    def status(self) -> tuple[str, str]:
         complete = self.covered <= set(self.rows)
-        return standing_of(
+        return defect_status(
             self.one_in, list(self.rows.values()), showed=self.matched.total() > 0, complete=complete
         )
 
@@ -115,17 +115,17 @@ class DeclaredDefects:
     @property
     def is_stale(self) -> bool:
         """Whether a declared defect no longer fails."""
-        return any(defect.standing[0] == GONE for defect in self._all.values())
+        return any(defect.status[0] == GONE for defect in self._all.values())
 
     def lines(self) -> Iterator[str]:
         for (_, name), defect in self._all.items():
-            standing, note = defect.standing
-            if standing == SHOWED:
+            status, note = defect.status
+            if status == SHOWED:
                 properties = f"{len(defect.matched)} propert{'y' if len(defect.matched) == 1 else 'ies'}"
                 yield f"statecheck: known defect {name} matched {defect.matched.total():,} failures of {properties}: {defect.link}"
-            elif standing == GONE:
+            elif status == GONE:
                 yield f"statecheck: {Status.UNEXPECTED_PASS.value}: known defect {name} {GONE}: {note}: {defect.link}"
-            elif standing == NOT_ENOUGH:
+            elif status == NOT_ENOUGH:
                 wanted = f"{enough(defect.one_in):,} of each of its {len(defect.covered)} properties"
                 yield f"statecheck: known defect {name} {NOT_ENOUGH}: {note}, and {wanted} would tell whether it is gone"
 

@@ -47,10 +47,10 @@ def three_releases(folder: Path) -> list[Path]:
         "detail": "x = 1,\n but should be 2",
     }
     rows = {"copies_are_exact": shown, "counts_add_up": new, "rows_are_whole": "passed"}
-    defects = (IN_PLACE | {"standing": "showed"}, OVERLAP | {"standing": "showed"})
+    defects = (IN_PLACE | {"status": "showed"}, OVERLAP | {"status": "showed"})
     saved(folder, "0.9.0", rows, *defects)
     rows = {"copies_are_exact": "passed", "counts_add_up": "not applicable", "rows_are_whole": "passed"}
-    saved(folder, "0.10.0", rows, OVERLAP | {"standing": "no longer fails"})
+    saved(folder, "0.10.0", rows, OVERLAP | {"status": "no longer fails"})
     (folder / "0.11.0").mkdir()
     (folder / "0.11.0" / "log.txt").write_text("error: no wheel\n", encoding="utf-8")
     return by_release(folder)

@@ -53,7 +53,7 @@ def test_dates_and_versions_may_differ_and_are_printed(
             "split/partition: {'status': 'passed', 'examples': 200, 'compared': 180} and missing",
         ),
         ({"profile_version": 2}, "profile_version: 1 and 2"),
-        ({"expected_failures": [{"id": "d", "standing": "showed"}]}, "d: missing and showed"),
+        ({"expected_failures": [{"id": "d", "status": "showed"}]}, "d: missing and showed"),
     ],
 )
 def test_what_should_be_the_same_is_named(

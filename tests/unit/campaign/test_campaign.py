@@ -165,8 +165,8 @@ def test_a_campaign_uses_the_profile_nightly_in_ci_too_and_no_database(mixed: En
     assert not (mixed.folder / "hypothesis" / "examples").exists()
 
 
-def test_known_defects_have_their_standings(mixed: Ended) -> None:
-    shown = {defect.id: defect.standing for defect in mixed.record.known}
+def test_known_defects_have_their_statuses(mixed: Ended) -> None:
+    shown = {defect.id: defect.status for defect in mixed.record.known}
     assert shown == {"page-size/padded": "showed", "conv-layout/environment": "not tried"}
 
 

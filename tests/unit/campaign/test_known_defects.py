@@ -48,7 +48,7 @@ def property_state(*rows: PropertyState) -> str:
     """What a campaign with such properties thinks of a defect that never showed."""
     defects = KnownDefects([LARGE])
     defects.conclude({state.id: state for state in rows})
-    return defects.all["large"].standing
+    return defects.all["large"].status
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_a_defect_is_gone_only_once_each_of_its_properties_was_tried_enough(
 def test_a_defect_that_was_not_tried_has_the_reason(rows: list[tuple[Any, ...]], note: str) -> None:
     defects = KnownDefects([LARGE])
     defects.conclude({arguments[0]: row(*arguments) for arguments in rows})
-    assert (defects.all["large"].standing, defects.all["large"].note) == ("not tried", note)
+    assert (defects.all["large"].status, defects.all["large"].note) == ("not tried", note)
 
 
 def test_a_defect_of_any_property_is_not_gone_where_only_some_were_tried() -> None:
     anywhere = replace(LARGE, property=("divide/*", "cdiv/*"))
     defects = KnownDefects([anywhere], selected=True)
     defects.conclude({"divide/a": row("divide/a", 500)})
-    assert defects.all["large"].standing == "not tried enough"
+    assert defects.all["large"].status == "not tried enough"
 
 
 @pytest.mark.parametrize(("compared", "expected"), [(2999, "not tried enough"), (3000, "no longer fails")])
@@ -103,7 +103,7 @@ def test_a_rare_defect_is_gone_only_after_ten_times_as_many_examples_as_show_it_
 ) -> None:
     defects = KnownDefects([replace(LARGE, one_in=300)])
     defects.conclude({"divide/a": row("divide/a", compared)})
-    assert defects.all["large"].standing == expected
+    assert defects.all["large"].status == expected
 
 
 def test_examples_that_ended_before_the_assertion_do_not_count_as_tried() -> None:
@@ -170,12 +170,12 @@ def test_a_known_defect_is_counted_and_a_stale_declaration_is_wrong(tmp_path: Pa
     large, layout, never = record.known
     statuses = {row.id: row.status for row in record.properties}
     assert statuses == {EXACT: "passed", ROUNDS_UP: "known", LAYOUT_READ: "UNEXPECTED PASS"}
-    assert (large.standing, set(large.properties)) == ("showed", {ROUNDS_UP})
+    assert (large.status, set(large.properties)) == ("showed", {ROUNDS_UP})
     rounds_up = next(row for row in record.properties if row.id == ROUNDS_UP)
     assert large.properties == {ROUNDS_UP: rounds_up.known["large"]}
     assert rounds_up.examples == 30 * sum(task.property == ROUNDS_UP for task in given)
-    assert (layout.standing, layout.stale, layout.examples) == ("no longer fails", True, 0)
-    assert never.standing == "not tried"
+    assert (layout.status, layout.stale, layout.examples) == ("no longer fails", True, 0)
+    assert never.status == "not tried"
     result = verdict(record)
     assert (result.word, result.exit_code) == ("NOT CLEAN", 1)
     assert any("known defect no longer fails: layout" in reason for reason in result.reasons)
@@ -289,4 +289,4 @@ def test_a_defect_that_no_longer_fails_may_be_declared_by_id_or_pattern(declared
     property_state = PropertyState(a_property(id="toys/divide"))
     property_state.record.counts = Counts(500, 500)
     defects.conclude({"toys/divide": property_state})
-    assert [defect.standing for defect in defects.all.values()] == ["no longer fails"]
+    assert [defect.status for defect in defects.all.values()] == ["no longer fails"]

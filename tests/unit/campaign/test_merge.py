@@ -241,7 +241,7 @@ def test_shards_with_other_versions_leave_the_campaign_incomplete(
     [
         {"properties": [a_property("PASED")]},
         {"corpus": [CorpusRecord("a.json", "FAIL", "")]},
-        {"known": [KnownRecord("a", standing="gone")]},
+        {"known": [KnownRecord("a", status="gone")]},
         {"properties": [a_property(statuses={"mamba": "PASED", "jamba": "passed"})]},
     ],
     ids=["property", "corpus", "known defect", "model"],

@@ -125,7 +125,7 @@ def test_expected_failures_make_a_port_conform_with_the_same_counts_each_time(
     assert (code, first["verdict"], first["counts"]["known"]) == (CLEAN, "CLEAN", 2)
     assert first["properties"] == second["properties"]
     assert first["properties"][OFFSETS]["examples"] == 200
-    assert {row["standing"] for row in first["expected_failures"]} == {"showed"}
+    assert {row["status"] for row in first["expected_failures"]} == {"showed"}
 
 
 @pytest.mark.slow
@@ -134,8 +134,8 @@ def test_an_expected_failure_that_no_longer_fails_is_reported_and_may_be_a_failu
 ) -> None:
     code, result = conform(tmp_path, FIXED, "--xfails", str(xfails))
     assert (code, result["verdict"], result["properties"][OFFSETS]["status"]) == (CLEAN, "CLEAN", "passed")
-    [standing] = [row["standing"] for row in result["expected_failures"] if row["id"].startswith("fla")]
-    assert standing == "no longer fails"
+    [status] = [row["status"] for row in result["expected_failures"] if row["id"].startswith("fla")]
+    assert status == "no longer fails"
     code, result = conform(tmp_path, FIXED, "--xfails", str(xfails), "--fail-on-fixed")
     assert (code, result["verdict"]) == (FALSIFIED, "NOT CLEAN")
     assert all(part in result["reasons"][0] for part in ("no longer fail", "fla-chunks-offsets"))

@@ -77,8 +77,8 @@ def test_the_table_of_the_page_has_failing_rows_first_and_a_button_for_each_stat
 
 _ERROR = a_property("b", status="ERROR", examples=0)
 _UNTESTED = a_property("b", status="not tested", examples=0)
-_GONE = KnownRecord("old", standing="no longer fails")
-_SHOWN = KnownRecord("old", standing="showed", properties={"chunks/end": 3})
+_GONE = KnownRecord("old", status="no longer fails")
+_SHOWN = KnownRecord("old", status="showed", properties={"chunks/end": 3})
 
 
 @pytest.mark.parametrize(
