@@ -74,6 +74,7 @@ class LiveMarks(Marks):
     _computed: dict[str, int] = field(default_factory=dict)
     _in_flight: bool = False
     _loaded: set[str] = field(default_factory=set)
+    _accepted: set[str] = field(default_factory=set)
 
     def adds(self, name: str, prompt: int) -> None:
         self._prompts[name] = prompt
@@ -98,6 +99,7 @@ class LiveMarks(Marks):
         for name, said in dict(value["outputs"]).items():
             drafts = rows.get(name, {}).get("drafts", 0)
             self.note("some drafts accepted, others rejected", 1 < len(said) <= drafts)
+            self._accepted = self._accepted | {name} if len(said) > 1 else self._accepted - {name}
         loaded = {name for _, _, name, _ in value["loaded"]}
         self.note(LOADED, loaded)
         self.note("a block is loaded in a step that runs another request", loaded and rows.keys() - loaded)
@@ -147,6 +149,10 @@ class LiveMarks(Marks):
                 and first > begun,
             )
         self.note("more drafts in a row than usual", row["drafts"] > FEW_DRAFTS)
+        self.note(
+            "a decode without drafts behind accepted drafts",
+            known and first >= prompt and not row["drafts"] and name in self._accepted,
+        )
         self.note(
             "a chunk ends before an item", end < prompt and end in [offset for offset, _ in self.world.items]
         )

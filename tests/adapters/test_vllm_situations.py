@@ -20,6 +20,7 @@ _REQUESTS = (
     "a block that a prompt fills in several steps",
     "some drafts accepted, others rejected",
     "more drafts in a row than usual",
+    "a decode without drafts behind accepted drafts",
     "more rows in a step than usual",
     "a request waits for a row",
     "a request waits for blocks while a row is free",

@@ -185,8 +185,8 @@ class LiveWorld:
 
     @property
     def room(self) -> int:
-        """Tokens of a prompt and of what a request says, at most."""
-        return self.max_model_len - 2 * self.num_spec - 2
+        """Tokens of a prompt and of what a request says, at most: near the end of the model's room a step has no room for drafts."""
+        return self.max_model_len
 
     @property
     def blocks_of_a_request(self) -> int:
@@ -416,6 +416,10 @@ SITUATIONS: Mapping[str, LiveStory] = {
     "a decode without room for drafts after it has accepted some": LiveStory(
         replace(_DRAFTED, kinds=("gdn",), max_model_len=28),
         (LiveAdd(12, max_tokens=16), LiveTurns((1,), times=12)),
+    ),
+    "a hit in the row of a request that ended with accepted drafts": LiveStory(
+        replace(_DRAFTED, max_num_seqs=1),
+        (LiveAdd(9, max_tokens=3), _STEP, LiveTurns((1,)), LiveAdd(1, shared=9)),
     ),
     "other weights while a request runs, and the same prompt again": LiveStory(
         LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveWeights(), LiveAdd(1, shared=9))
