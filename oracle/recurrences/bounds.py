@@ -6,6 +6,9 @@ the type in which the kernel accumulates, times `CONSTANT`, bounds what any orde
 Numerical Algorithms, chapter 3). And on the error of the state before, with values of zero, it says what that error has become: all recurrences here are
 linear in their state. So an error is made anew by each token, and decays as the state does.
 
+Where a step cannot make a row of the state longer, as the delta rule with a key of length 1, absolute values still grow from token to token. There Euclidean
+lengths bound sizes and errors as well (`Lengths`), and the smaller of the two bounds holds.
+
 A kernel that makes products on tensor cores, or keeps factors in the type of its inputs, rounds a token's part a few times on its way, and what is left
 of earlier tokens only where these go through a product again.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log1p
+from math import exp, log1p, sqrt
 
 Matrix = list[list[float]]
 
@@ -28,10 +31,14 @@ UNIT_ROUNDOFF = {
 """Half the distance of 1 to the next number, by type; `tfloat32` is what tensor cores make of float32."""
 CONSTANT = 4.0
 """Stands for roundings that are not counted one by one: exponentials, divisions and square roots, which hardware computes to a few units."""
-TINY = {"float16": 2.0**-24}
-"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type; of the other types see `SMALLEST`."""
-SMALLEST = 2.0**-120
-
+SMALLEST = {
+    "float64": 2.0**-1000,
+    "float32": 2.0**-120,
+    "tfloat32": 2.0**-120,
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-120,
+}
+"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type."""
 
 ROUNDED = 3.0
 """Times that a token's part, or an output, is rounded to the type of a product's factors on its way."""
@@ -48,6 +55,14 @@ class Roundoff:
     products: float = 0.0
     smallest: float = 0.0
 
+    @classmethod
+    def of_factors(cls, factors: str) -> Roundoff:
+        """Of a kernel that accumulates in float32, and rounds the factors of its products to this type."""
+        if factors == "float32":
+            return cls(UNIT_ROUNDOFF["float32"])
+        small = 2.0**14 * SMALLEST["float16"] if factors == "float16" else 0.0
+        return cls(UNIT_ROUNDOFF["float32"], UNIT_ROUNDOFF[factors], small)
+
     def of(self, operations: float) -> float:
         """How far a result of so many operations may be off, as a part of its size."""
         return CONSTANT * (operations * self.sums + ROUNDED * self.products)
@@ -63,12 +78,17 @@ class Near:
 
 def near(value: float, bound: float, stored: str) -> Near:
     """A result of a kernel, which may be off by `bound` before it is rounded to the type that it is stored in."""
-    return Near(value, bound + 2 * UNIT_ROUNDOFF[stored] * (abs(value) + bound) + TINY.get(stored, SMALLEST))
+    return Near(value, bound + 2 * UNIT_ROUNDOFF[stored] * (abs(value) + bound) + SMALLEST[stored])
 
 
 def dot(one: Sequence[float], other: Sequence[float]) -> float:
     """The sum of products."""
     return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def length(vector: Sequence[float]) -> float:
+    """The Euclidean length."""
+    return sqrt(dot(vector, vector))
 
 
 def absolute(vector: Sequence[float]) -> list[float]:

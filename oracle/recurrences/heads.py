@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp, sqrt
 
-from oracle.recurrences.bounds import SILU_SLOPE, Matrix, absolute, dot, silu, softplus
+from oracle.recurrences.bounds import SILU_SLOPE, Matrix, absolute, dot, length, silu, softplus
 from oracle.recurrences.delta import delta_step
 from oracle.recurrences.linear import linear_step
-from oracle.recurrences.rows import HeadStep
+from oracle.recurrences.rows import HeadStep, Lengths
 from oracle.recurrences.ssm import decays, ssm_step
 
 Cube = Sequence[Sequence[Sequence[float]]]
@@ -20,8 +20,8 @@ EPSILON = 1e-6
 
 def normalised(vector: Sequence[float]) -> list[float]:
     """The vector of length 1 in its direction."""
-    length = sqrt(dot(vector, vector) + EPSILON)
-    return [value / length for value in vector]
+    norm = sqrt(dot(vector, vector) + EPSILON)
+    return [value / norm for value in vector]
 
 
 def delta_heads(
@@ -47,6 +47,15 @@ def delta_heads(
         logs = gates[token][head] if gates is not None else [0.0]
         decay = [exp(log) for log in logs] * (len(key) // len(logs))
         share, sizes = beta[token][head], (absolute(query), absolute(key))
+        square, largest = dot(key, key), max(decay)
+
+        def written(state: Matrix) -> list[float]:
+            held = [dot([one * left for one, left in zip(row, decay, strict=True)], key) for row in state]
+            return [
+                abs(share) * sqrt(square) * (abs(one) + abs(old))
+                for one, old in zip(value, held, strict=True)
+            ]
+
         return HeadStep(
             lambda state: delta_step(state, query, key, value, decay, share, scale),
             lambda state: delta_step(state, *sizes, absolute(value), decay, abs(share), abs(scale), sign=1.0),
@@ -56,6 +65,14 @@ def delta_heads(
             4.0 * len(key) + 8 + max(map(abs, logs)),
             # What is left of a value is multiplied by a key and added to the next one; a norm may be rounded, and stands in both factors.
             products=3.0 if qk_l2norm else 1.0,
+            # A row loses the share of its part along the key: it gets no longer if that is at most twice the part.
+            lengths=Lengths(
+                left=largest * max(1.0, abs(1 - share * square)),
+                decay=largest,
+                mixed=largest * abs(share) * square,
+                written=written,
+                read=abs(scale) * length(query),
+            ),
         )
 
     return step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from oracle.recurrences.bounds import CONSTANT, Matrix, Near, Roundoff, near, zeros
+from oracle.recurrences.bounds import CONSTANT, Matrix, Near, Roundoff, length, near, zeros
 
 Step = Callable[[Matrix], tuple[Matrix, list[float]]]
 
@@ -58,16 +58,39 @@ class Rows:
 
 @dataclass(frozen=True)
 class State:
-    """A head's state, what was added up for each of its entries, and how far each may be off."""
+    """A head's state, what was added up for each of its entries, and how far each may be off.
+
+    `lengths` are of each row of `size` and `error`, where these are bounded as lengths.
+    """
 
     value: Matrix
     size: Matrix
     error: Matrix
+    lengths: list[tuple[float, float]]
 
     @classmethod
     def empty(cls, shape: tuple[int, int]) -> State:
         """The state before the first token."""
-        return cls(zeros(*shape), zeros(*shape), zeros(*shape))
+        return cls(zeros(*shape), zeros(*shape), zeros(*shape), [(0.0, 0.0)] * shape[0])
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What a step does to the Euclidean length of a row of the state.
+
+    Args:
+        left: what the length is multiplied by at most.
+        decay: the largest decay.
+        mixed: what is left of it and goes through a product with the key, and through a second one.
+        written: by row, how long all is that the step adds and takes away, of the state before.
+        read: what an output is at most, of a row of length 1.
+    """
+
+    left: float
+    decay: float
+    mixed: float
+    written: Callable[[Matrix], list[float]]
+    read: float
 
 
 @dataclass(frozen=True)
@@ -77,6 +100,7 @@ class HeadStep:
     Args:
         operations: how many each result goes through; exponents count by their size.
         products: how often the state before goes through a product whose factors are rounded.
+        lengths: a second bound, if the step has one.
     """
 
     values: Step
@@ -84,6 +108,7 @@ class HeadStep:
     errors: Step
     operations: float
     products: float = 0.0
+    lengths: Lengths | None = None
 
     def advance(self, state: State, roundoff: Roundoff) -> tuple[State, list[tuple[float, float]]]:
         """The state behind the token; and by value its output, and how far it may be off."""
@@ -99,8 +124,22 @@ class HeadStep:
             ]
             for row in zip(error, size, kept, strict=True)
         ]
+        lengths = state.lengths
+        if self.lengths is not None:
+            by, lengths, sums = self.lengths, [], CONSTANT * self.operations * roundoff.sums
+            for row, written in enumerate(by.written(state.value)):
+                size_before, error_before = state.lengths[row]
+                long = by.left * size_before + written
+                made_long = made * (written + roundoff.smallest * len(size[row]) ** 0.5)
+                made_long += (anew * by.mixed + sums * (by.decay + by.mixed)) * size_before
+                lengths.append((long, by.left * error_before + made_long))
+                size[row] = [min(long, one) for one in size[row]]
+                error[row] = [min(lengths[row][1], one) for one in error[row]]
+                output_size[row] = min(by.read * long, output_size[row])
+                output_error[row] = min(by.read * by.left * error_before, output_error[row])
         outputs = zip(output, output_size, output_error, strict=True)
-        return State(value, size, error), [(v, made * (s + roundoff.smallest) + e) for v, s, e in outputs]
+        after = State(value, size, error, lengths)
+        return after, [(v, made * (s + roundoff.smallest) + e) for v, s, e in outputs]
 
 
 @dataclass
@@ -144,6 +183,10 @@ def run_rows(
                     [[one.value for one in cells] for cells in before],
                     [[abs(one.value) for one in cells] for cells in before],
                     [[one.bound for one in cells] for cells in before],
+                    [
+                        (length([one.value for one in cells]), length([one.bound for one in cells]))
+                        for cells in before
+                    ],
                 )
             for at, token in enumerate(rows.tokens(row)):
                 state, outputs = step(token, head).advance(state, roundoff)

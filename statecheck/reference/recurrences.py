@@ -105,10 +105,7 @@ def _roundoff(function: str, profile: Profile, inputs: str) -> Roundoff:
     chosen = profile.accumulates.get(function, "float32")
     if chosen not in ("dot", "input"):
         return Roundoff(UNIT_ROUNDOFF[chosen])
-    products = "tfloat32" if chosen == "dot" and inputs == "float32" else inputs
-    return Roundoff(
-        UNIT_ROUNDOFF["float32"], UNIT_ROUNDOFF[products], 2.0**-10 if products == "float16" else 0.0
-    )
+    return Roundoff.of_factors("tfloat32" if chosen == "dot" and inputs == "float32" else inputs)
 
 
 def _changed(states: View, known: Known, new: Mapping[int, Sequence[Near | None]]) -> dict[str, Value]:

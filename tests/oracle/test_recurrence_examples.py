@@ -190,3 +190,19 @@ def test_the_error_of_a_state_is_carried_through_the_recurrence() -> None:
             assert all(abs(other.value - middle.value) <= middle.bound for other in others)
     first = results[0].outputs[TOKENS - 1][0][0]
     assert first.bound > 10 * results[1].outputs[TOKENS - 1][0][0].bound
+
+
+def test_a_wrong_decay_at_token_64_lies_outside_of_the_bound_with_normed_keys() -> None:
+    # In float16 factors; absolute values alone grow to thirty times what shows here.
+    q, k, v, g, beta = tensors((70, KEYS), (70, KEYS), (70, VALUES), (70,), (70,))
+    queries, keys, values, gates, shares = _listed(q, k, v, g[:, None] / 5 - 0.4, beta + 0.5)
+    other = [*gates[:64], [[0.0]], *gates[65:]]
+
+    def output(gates: Any) -> list[Near]:
+        steps = delta_heads(queries, keys, values, gates, shares, 0.25, True)
+        rows, roundoff = Rows((0, 70), ((1,),), has_state=(False,)), Roundoff.of_factors("float16")
+        types = {"output_type": "float16", "state_type": "float32"}
+        return run_rows(rows, 1, (VALUES, KEYS), steps, {}, roundoff=roundoff, **types).outputs[64][0]
+
+    pairs = zip(output(gates), output(other), strict=True)
+    assert any(abs(one.value - wrong.value) > one.bound for one, wrong in pairs)

@@ -32,11 +32,18 @@ _MODEL = {
     **ATTRIBUTES["model"]["values"],
     "dtype": torch.float32,
 }
-_BACKENDS = {"mamba1": "MAMBA1", "mamba2": "MAMBA2", "gdn": "GDN_ATTN", "short_conv": "SHORT_CONV"}
+_BACKENDS = {
+    "mamba1": "MAMBA1",
+    "mamba2": "MAMBA2",
+    "gdn": "GDN_ATTN",
+    "kda": "GDN_ATTN",
+    "short_conv": "SHORT_CONV",
+}
 BUILDERS = {
     "mamba1": "vllm.v1.attention.backends.mamba1_attn:Mamba1AttentionBackend",
     "mamba2": "vllm.v1.attention.backends.mamba2_attn:Mamba2AttentionBackend",
     "gdn": "vllm.v1.attention.backends.gdn_attn:GDNAttentionBackend",
+    "kda": "vllm.v1.attention.backends.gdn_attn:GDNAttentionBackend",
     "short_conv": "vllm.v1.attention.backends.short_conv_attn:ShortConvAttentionBackend",
 }
 

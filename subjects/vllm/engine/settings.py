@@ -116,14 +116,17 @@ def require_mode(settings: LiveSettings) -> None:
 def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
     """The shapes of a layer's states, and how many tokens a conv state holds."""
     length = CONV_WIDTH - 1 + settings.num_spec
-    channels = layer.CHANNELS[settings.kinds[0]] if settings.kernels else CONV_CHANNELS
-    temporal = (layer.HEADS, layer.VALUES[settings.kinds[0]], layer.KEYS) if settings.kernels else (TEMPORAL,)
-    return ((channels, length) if dim_first else (length, channels), temporal), length
+    channels, temporal = CONV_CHANNELS, list[tuple[int, ...]]([(TEMPORAL,)])
+    if settings.kernels:
+        kind = layer.KINDS[settings.kinds[0]]
+        channels, temporal = kind.channels, [(kind.heads, kind.values, layer.KEYS)] if kind.heads else []
+    return ((channels, length) if dim_first else (length, channels), *temporal), length
 
 
-def types_of(settings: LiveSettings) -> tuple[str, str]:
+def types_of(settings: LiveSettings) -> tuple[str, ...]:
     """The types of a layer's states."""
-    return layer.TYPES[settings.kinds[0]] if settings.kernels else ("int64", "int64")
+    kind = layer.KINDS[settings.kinds[0]] if settings.kernels else None
+    return ("int64", "int64") if kind is None else (kind.stored, "float32")[: 1 + bool(kind.heads)]
 
 
 def retention(settings: LiveSettings) -> int | None:
