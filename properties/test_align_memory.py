@@ -1,4 +1,4 @@
-"""What every copy of align mode leaves alone, and what it moves: conditions on bytes alone, for which no rule is asked."""
+"""Memory that every copy of align mode leaves alone, and bytes that it moves: conditions on bytes alone, for which no rule is asked."""
 
 from __future__ import annotations
 

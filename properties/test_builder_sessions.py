@@ -1,4 +1,4 @@
-"""One builder over many steps: what it built before never shows in what it builds next."""
+"""A builder over many steps: earlier results never show in later ones."""
 
 from __future__ import annotations
 

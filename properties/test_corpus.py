@@ -1,4 +1,4 @@
-"""What was found once is looked at first: every case of the corpus, again."""
+"""Every saved case of the corpus runs again, before anything else."""
 
 from __future__ import annotations
 

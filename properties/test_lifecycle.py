@@ -170,7 +170,7 @@ class Scenarios(ExampleMachine):
     @precondition(lambda self: len(self.running) > 1)
     @rule(number=st.integers(0, 3))
     def leave_out(self, number: int) -> None:
-        """One request sits a step out."""
+        """A request has no tokens in a step."""
         left_out = self.running[number % len(self.running)].id
         self.take(lambda _, request: Turn(skipped=request.id == left_out, drafts=self.num_spec))
 

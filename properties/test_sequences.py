@@ -102,7 +102,7 @@ class SequenceRun:
     saved: list[tuple[str, int]] = field(default_factory=list)
     """Names and lengths of what was saved."""
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """What SAVED, COPY, SOURCE and DROPPED stand for."""
+    """The sequences that SAVED, COPY, SOURCE and DROPPED stand for."""
     last_call: dict[tuple[int, int], int] = field(default_factory=dict)
     """By sequence, how many tokens it got last."""
 

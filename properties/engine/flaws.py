@@ -1,4 +1,4 @@
-"""What can be wrong in a scenario, and the exceptions that carry it."""
+"""Findings of a scenario, and the exceptions that carry it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Flaw:
 
     @property
     def failure(self) -> Failure:
-        """What it is of an example."""
+        """The flaw as a failure of an example."""
         found = stated(self.seen, self.wanted, place=self.place, function=self.function, rule=self.rule)
         if self.outcome is not None:
             return replace(found, kind=self.outcome.kind, exception=self.outcome.exception)
@@ -86,6 +86,6 @@ class SubjectFailed(Exception):
 
 
 def subject_raised(function: str, raised: Raised) -> SubjectFailed:
-    """It raised."""
+    """The failure of a function of the subject that raised."""
     seen = f"{function} raised {raised.exception}: {raised.message}"
     return SubjectFailed(function, seen, outcome=raised, rule=f"{function}: raises {raised.exception}")

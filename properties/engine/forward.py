@@ -1,4 +1,4 @@
-"""What a model's kernels do with the states that the metadata point them to: read, compute, write."""
+"""A model's kernels: they read, compute and write the states that the metadata point them to."""
 
 from __future__ import annotations
 

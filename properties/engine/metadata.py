@@ -138,7 +138,7 @@ class Fields:
 
 
 def accesses(world: World, group: int, metadata: Record) -> list[StateAccess]:
-    """What the group's kernels would do. Source: contract 2.6.
+    """The accesses of the group's kernels. Source: contract 2.6.
 
     Raises:
         Misled: they would read memory that is not theirs.

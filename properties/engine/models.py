@@ -1,4 +1,4 @@
-"""What a forward leaves: the bytes of the states after each token, as a function of the prefix alone."""
+"""The bytes of the states that a forward leaves after each token, as a function of the prefix alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerState:
-    """What a forward reads or leaves behind for one request in one layer, as the bytes that a serving engine stores.
+    """The states that a forward reads or leaves for one request in one layer, as the bytes that a serving engine stores.
 
     It is the state after some prefix: all zero bytes before the first token.
     `windows` has, for each conv state of the layer, the K-1 newest conv inputs, oldest first, a row of bytes (channels × item size)
@@ -32,7 +32,7 @@ Written = list[dict[int, bytes]]
 
 
 Read = dict[int, tuple[bytes, ...]]
-"""What a forward has read for one request: by number of the place, the conv rows of its window, or its temporal state alone."""
+"""States that a forward has read for one request: by number of the place, the conv rows of its window, or its temporal state alone."""
 
 
 class Model(Protocol):

@@ -15,7 +15,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class StatePlace:
-    """One state of one layer: `number` among all, `window` = K - 1 conv rows, or 0 of a temporal state.
+    """A state of a layer: `number` among all, `window` = K - 1 conv rows, or 0 of a temporal state.
 
     `array` has the bytes of every block: [num_blocks, rows, channels, item size] of a conv state whichever way round it
     is stored, [num_blocks, bytes] of a temporal state.

@@ -73,7 +73,7 @@ class Layer(ABC):
 
     @classmethod
     def kept(cls, num_spec: int, layout: str) -> tuple[Kept, Kept]:
-        """What a block of an engine's cache holds for the layer."""
+        """The states of the layer in a block of an engine's cache."""
         shape = (WINDOW + num_spec, cls.channels)
         conv = Kept("conv", shape if layout == "SD" else shape[::-1], "float32")
         return conv, Kept("temporal", cls.temporal_shape, "float32")

@@ -114,7 +114,7 @@ Pools = Mapping[str, Bytes]
 
 @dataclass(frozen=True)
 class Content:
-    """What a block holds: `words`, and the prefix that it is the state after, where it is one.
+    """The content of a block: `words`, and the prefix that a state in it is of.
 
     `promised` is the prefix that it should be the state after, where it holds something else; `row` is the conv row in which
     it does, None of a temporal state.
@@ -141,7 +141,7 @@ class Contents:
         return {name: pool.copy() for name, pool in self.mirror.pools.items()}
 
     def of(self, pools: Pools, group: int, block: int, held: Held) -> Content:
-        """What a block of a group holds, of which `held` is promised."""
+        """The content of a block of a group, of which `held` is promised."""
         places = [self._seen(place, pools) for place in self.mirror.of_group(group)]
         prefix = held.temporal if held.temporal is not None else held.window.end if held.window else None
         if prefix is None:
@@ -200,7 +200,7 @@ class Contents:
         return self.model.by_place(self._after(prefix))[place.number]
 
     def _after(self, prefix: int) -> tuple[LayerState, ...]:
-        """What a real model's layers hold after the tokens of a prefix, in one run."""
+        """The states of a real model's layers after the tokens of a prefix, in one run."""
         assert isinstance(self.model, Recurrences)
         if prefix not in self._states:
             states = self.model.recurrent.initial()
@@ -235,7 +235,7 @@ KEPT = 18
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was promised at a moment: tables by request and group, contents by (group, block)."""
+    """Promises of a moment: tables by request and group, contents by (group, block)."""
 
     title: str
     tables: dict[str, list[list[int]]]
@@ -354,7 +354,7 @@ class Story:
 
 
 def _work(batch: ForwardBatch) -> str:
-    """What each request computes."""
+    """Tokens and drafts that each request computes, in words."""
     return ", ".join(
         f"{row.id} drafts {len(row.drafts)}" if row.drafts else f"{row.id} computes {row.length}"
         for row in batch.rows

@@ -40,7 +40,7 @@ class Runner(ABC):
         self._tables = [list(rows) for _ in range(self.world.num_groups)]
 
     def call(self, step: Call) -> dict[str, Value]:
-        """What the call leaves in all that it observes.
+        """The contents of all memory that the call observes, after it.
 
         Raises:
             SubjectFailed: it raised.
@@ -104,7 +104,7 @@ class Runner(ABC):
 
 
 class _Tables:
-    """What the calls of a V1 runner ask of a cache; requests are known by their ids."""
+    """A cache as the calls of a V1 runner read it; requests are known by their ids."""
 
     def __init__(self, world: World, blocks: dict[str, list[list[int]]]) -> None:
         self.setup, self.observes, self.num_groups = world.setup, world.setup.pools, world.num_groups

@@ -106,7 +106,7 @@ class Scenario:
         return (*row.drafts[: turn.accepted], *self.new_tokens(1))
 
     def look(self) -> None:
-        """What else has to hold after a step."""
+        """Further laws that hold after a step."""
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from statecheck.case.values import Let, Step, Tensor
 from statecheck.subject.profile import DOCUMENTS, Profile
 
 NEVER = 0xEE
-"""What every byte of a page holds that was not written since the block was used before."""
+"""Every byte of a page that was not written since the block was used before."""
 
 
 @dataclass(frozen=True)

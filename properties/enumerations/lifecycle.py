@@ -58,7 +58,7 @@ class Living:
     stepped: bool = False
 
     def next(self) -> Iterator[tuple[tuple[Event, ...], int, Living]]:
-        """A step and what comes before it, what both cost, and what follows. What departs from plain costs one more each.
+        """A step with the events before it, the cost of both, and the requests that live then. Each departure from a plain step costs one more.
 
         What happens between two steps may happen in any order: first a reset, then the arrival, then ends.
         """

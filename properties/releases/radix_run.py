@@ -20,7 +20,7 @@ from statecheck.case.values import Record, Value
 from statecheck.execution.example import Example
 
 REFUSED = (0,)
-"""What the engine computes of a request that it refuses."""
+"""Tokens that the engine computes for a request that it refuses."""
 
 
 @dataclass(eq=False)

@@ -67,7 +67,7 @@ def arrivals(path: Path, *, factor: int, limit: int | None = None) -> Iterator[A
 
 
 def summary(path: Path, factor: int, limit: int | None = None) -> TrafficSummary:
-    """What `arrivals` yields, in numbers for a header line.
+    """Totals of the requests of `arrivals`, for a header line.
 
     Raises:
         ValueError: as `arrivals`.

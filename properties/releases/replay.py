@@ -38,7 +38,7 @@ _TOKENS_AT_ONCE = 65536
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What to replay, and in what engine; where a number is None, it follows from the others and from the trace.
+    """The trace to replay, and the engine; a number that is None follows from the others and from the trace.
 
     `block_size`: tokens of a block, after scaling by `factor`. `tokens`: how many a step computes at most.
     `method` and `async_scheduling` are vLLM's: where drafts come from, and whether the next step is scheduled before
@@ -108,7 +108,7 @@ class ReplayOptions:
 
     @property
     def _may_overlap(self) -> bool:
-        """Whether vLLM has async scheduling with such drafts. It has it wherever it can."""
+        """Whether vLLM has async scheduling with such drafts. The scheduler is asynchronous wherever the release allows that."""
         return not self.num_spec or self.method == "eagle" or self.runner == "V2"
 
 
@@ -119,7 +119,7 @@ def _check(name: str, value: object, right: bool, rule: str) -> None:
 
 @dataclass
 class ServedCounts:
-    """What has happened; `declared_violations` are those of `violations` that are of declared defects."""
+    """Counts of events; `declared_violations` are those of `violations` that are of declared defects."""
 
     arrived: int = 0
     finished: int = 0

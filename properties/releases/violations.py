@@ -58,7 +58,7 @@ class Violations:
     """Of the steps before, without what was broken."""
 
     def look(self, number: int, step: Record) -> list[LiveViolation]:
-        """Those of a step that are new."""
+        """The new violations of a step."""
         seen = dict(step.fields)
         for name, _, *_ in (owner for owner in seen["tables"] if (owner[1], owner[3]) in self._wrong):
             self.tainted.add(name)
@@ -113,7 +113,7 @@ class Violations:
         return first
 
     def _case(self, failure: Failure, last: tuple[Call, Returned | Raised], request: str = "") -> Case:
-        """What declarations are asked about: the engine, how often the request has begun, the latest steps, and the one at hand."""
+        """The case that declarations are asked about: the engine, how often the request has begun, the latest steps, and the one at hand."""
         made = call("LiveEngine", settings=self.settings, bind="engine")
         begun: Value = {request: {"begins": True}}
         shown = (*self._latest, *([last[1].value] if isinstance(last[1], Returned) else []))

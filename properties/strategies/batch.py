@@ -35,7 +35,7 @@ _ID_BASES = st.sampled_from(((1, "int32"), (1, "int64"), (2**31 - 2**12, "int32"
 
 @dataclass(frozen=True)
 class RequestRow:
-    """One row of a step: tokens scheduled now, tokens computed before, whether it is still in its prompt."""
+    """A row of a step: tokens scheduled now, tokens computed before, whether it is still in its prompt."""
 
     query_len: int
     num_computed: int = 0

@@ -48,7 +48,7 @@ Rows = Literal["any", "decodes", "mixed"]
 
 @dataclass(frozen=True)
 class BuilderSetup:
-    """What a builder is constructed with. `spare_blocks` are speculative blocks beyond the speculative tokens."""
+    """The arguments of a builder's constructor. `spare_blocks` are speculative blocks beyond the speculative tokens."""
 
     kind: str = "mamba2"
     mode: str = "align"
@@ -290,7 +290,7 @@ def steps(setup: BuilderSetup, *, rows: Rows = "any") -> st.SearchStrategy[Build
 
 
 def _limits(setup: BuilderSetup) -> tuple[int, int, int]:
-    """What a row of a step depends on: drafts, computed tokens at most, and where blocks end."""
+    """Limits of the rows of a step: drafts, computed tokens at most, and where blocks end."""
     return setup.num_spec, setup.max_model_len - 1 - setup.num_spec, setup.block_size
 
 
@@ -387,7 +387,7 @@ def _class(row: StepRequest) -> tuple[int, int]:
 
 
 def inside_domain(step: BuildCall, setup: BuilderSetup) -> BuildCall:
-    """What the documents leave open, closed: who passes less host data promises more."""
+    """The step with values for what the documents leave open: a runner that passes less host data promises more."""
     if _needs_host_lengths(setup) and not step.bounds:
         step = replace(step, bounds=True)
     known = step.marks or step.bounds

@@ -31,7 +31,7 @@ def layouts() -> st.SearchStrategy[str]:
 
 @dataclass(frozen=True)
 class PaddedState:
-    """One state of a layer: `padding` elements lie between the end of a block's data and the next block.
+    """A state of a layer: `padding` elements lie between the end of a block's data and the next block.
 
     `offset` elements of each page lie before the data, where the layer's other states are.
     """

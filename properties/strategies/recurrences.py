@@ -440,7 +440,7 @@ class Batch:
         return replace(self, packed=True, apart=2**31 // max(1, self.tokens - 1) + 1)
 
     def alone(self, row: int) -> Batch:
-        """One of its rows without the others."""
+        """A row of the batch without the others."""
         return replace(self, rows=(self.rows[row],), spare_tokens=0)
 
     def relabelled(self, slots: Sequence[int]) -> Batch:

@@ -186,7 +186,7 @@ def on_the_device(tensor: Any) -> Value:
 
 
 FORMS: tuple[Bad, ...] = (as_a_list, of_floats, with_a_dimension_too_many)
-"""What a tensor of integers may not be."""
+"""Tensors of integers that are refused."""
 
 
 # A table: a row keeps its line.

@@ -17,7 +17,7 @@ LARGEST_TOKEN = 15
 SAVED, COPY, SOURCE, DROPPED = -1, -2, -3, -4
 """In place of a sequence's number: the sequence that was saved last, target and source of the last fork, and the sequence that was dropped last."""
 LAST_CALL, ALL_TOKENS = "last call", "all tokens"
-"""What the length of a rollback is drawn beside: the tokens of the last call for the sequence, and all of its tokens."""
+"""Lengths that the length of a rollback is drawn beside: the tokens of the last call for the sequence, and all of its tokens."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Load:
 
 @dataclass(frozen=True)
 class LoadDamaged:
-    """What was saved, with the damage that `damage` counts of those that the library can see; `saved` and `target` as of `Load`."""
+    """A save, with the damage that `damage` counts of those that the library can see; `saved` and `target` as of `Load`."""
 
     saved: int
     target: int

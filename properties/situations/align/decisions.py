@@ -41,7 +41,7 @@ MANY_ROWS = _declare("a step's decisions are made for more rows than 64")
 
 
 def at_boundary(run: int, first: int, last: int, block_size: int) -> set[Situation]:
-    """What a row is that ran in column `run` and has the states after `first` to `last` tokens to choose from."""
+    """Situations of a row that ran in column `run` and has the states after `first` to `last` tokens to choose from."""
     crossed = boundary(first, last, block_size)
     if crossed is None:
         return set()
@@ -82,7 +82,7 @@ def _live(_: object, mapping: Sequence[int]) -> None:
 
 
 def at_slots(mapping: Sequence[int]) -> set[Situation]:
-    """What a batch is whose rows have these slots, negative where a row has none."""
+    """Situations of a batch with rows in these slots, negative for a row without one."""
     live = [slot for slot in mapping if slot >= 0]
     situations = {NO_SLOT} if len(live) < len(mapping) else set()
     return situations | {OUT_OF_ORDER} if live != sorted(live) else situations
@@ -95,7 +95,7 @@ def _before(_: object, previous: int, run: int, count: int) -> None:
 
 
 def at_change(previous: int, run: int, count: int) -> set[Situation]:
-    """What a row is that ran in column `previous`, -1 without one, and goes on in column `run` with an accepted count."""
+    """Situations of a row that ran in column `previous`, -1 without one, and goes on in column `run` with an accepted count."""
     if previous == -1:
         return {FRESH}
     offset = {STAYS_OFFSET if run == previous else COMES_OFFSET} if count > 1 else set()

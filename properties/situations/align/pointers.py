@@ -41,7 +41,7 @@ def _look_at_entry(entry: Entry) -> None:
 
 
 def at_overlap(distance: int, size: int) -> set[Situation]:
-    """What `size` bytes are that move so far within their pool."""
+    """Situations of `size` bytes that move so far within their pool."""
     if not -size < distance < size:
         return set()
     return {TO_FRONT if distance < 0 else TO_BACK if distance else ONTO_ITSELF}

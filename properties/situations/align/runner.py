@@ -36,7 +36,7 @@ def _preprocess(answer: StepPlan, req_ids: Sequence[str]) -> None:
 
 
 def at_moves(num_moves: int, num_rows: int) -> set[Situation]:
-    """What a step is of whose rows so many bring their state along."""
+    """Situations of a step by how many of its rows precopy their state."""
     if num_rows == 0:
         return {NO_ROW}
     return {SOME_MOVE} if 0 < num_moves < num_rows else set()

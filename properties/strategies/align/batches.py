@@ -140,7 +140,7 @@ class BatchLayout:
 
 @dataclass(frozen=True)
 class AlignBatch:
-    """What steps before and after a forward have in common."""
+    """The common part of batches before and after a forward."""
 
     setup: Setup
     requests: tuple[RequestAfterStep, ...] | tuple[RequestBeforeStep, ...]
@@ -498,7 +498,7 @@ def _batches(draw, kind, models, request_of, by_slot, ahead, tiles=(), most=_MOS
 
 @cache
 def _parts(request, by_slot: bool, ahead: tuple[int, ...], tiles):  # type: ignore[no-untyped-def]
-    """What a batch is made of beside its model, as keywords; made once, which takes longer than drawing."""
+    """The parts of a batch beside its model, as keywords; made once, which takes longer than drawing."""
     some = st.lists(request, min_size=1, max_size=_MOST)
     rows = _layouts(by_slot, ahead)
     drawn_tiles = {"tile": st.sampled_from(tiles)} if tiles else {}

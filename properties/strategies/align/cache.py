@@ -19,7 +19,7 @@ HUGE_ID_PAGE = 64
 
 @dataclass(frozen=True)
 class Filling:
-    """What lies in and around the blocks.
+    """The bytes in and around the blocks.
 
     `shuffle` relabels blocks, 0 keeps them in order; `seed` chooses the pools' bytes, 0 makes them a counter. Cells
     of a table that no request owns hold null blocks or, if `stale`, blocks of others. `first` is the first block
@@ -254,7 +254,7 @@ _SPARE_COLUMNS = st.sampled_from((0, 0, 1, 3))
 @cache
 @st.composite
 def fillings(draw: st.DrawFn) -> Filling:
-    """What surrounds the blocks, where pools are small."""
+    """The surroundings of the blocks, where pools are small."""
     return Filling(draw(_SHUFFLES), draw(_SEEDS), draw(_STALE), draw(_SPARE_COLUMNS))
 
 
@@ -272,7 +272,7 @@ def spread(values: Iterable[int], length: int, poison: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class PooledState:
-    """One state of one layer: its group, its pool and its number in the layer."""
+    """A state of a layer: its group, its pool and its number in the layer."""
 
     group: int
     pool: str
@@ -347,7 +347,7 @@ class Recurrence:
     def read(
         self, place: PooledState, request: int, column: int, offset: int, pools: dict[str, bytes]
     ) -> bytes:
-        """What a forward reads that runs in `column` and applies `offset` tokens that lie behind its first state."""
+        """The bytes that a forward reads which runs in `column` and applies `offset` tokens behind its first state."""
         conv = self.rows(place) > 0
         block = self.cache.block(place.group, request, column if conv else column + offset)
         start = (
@@ -366,7 +366,7 @@ class Recurrence:
         return b"".join(found[at + first : at + end] for at in range(0, len(found), line))
 
     def right(self, place: PooledState, request: int, tokens: int) -> bytes:
-        """What it should read after that many tokens."""
+        """The right bytes after that many tokens."""
         if not self.rows(place):
             return self.temporal(place, request, tokens)
         return b"".join(self.window(place, request, range(tokens - self.rows(place), tokens)))

@@ -1,4 +1,4 @@
-"""What runners hand over around a forward: the runner that keeps requests in rows (V1), and the one that keeps them in slots (V2)."""
+"""Arguments of the calls around a forward: of the runner that keeps requests in rows (V1), and the one that keeps them in slots (V2)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Scheduled:
 
 
 class Blocks(Protocol):
-    """What calls of the runner ask of a cache."""
+    """A cache as calls of the runner read it."""
 
     @property
     def setup(self) -> Setup: ...
@@ -104,7 +104,7 @@ def scheduler_output(
 
 
 def requests_of(cache: Blocks, rows: Iterable[Scheduled]) -> dict[str, Value]:
-    """What the runner remembers of each request."""
+    """The runner's record of each request."""
     other = [[1]] * cache.setup.attention
     return {
         row.id: record(
@@ -203,7 +203,7 @@ def stage(
 
 
 def path(dotted: str) -> Value:
-    """What is found at a dotted path."""
+    """The value at a dotted path."""
     name, _, rest = dotted.partition(".")
     return Attribute(Name(name), rest) if rest else Name(name)
 
@@ -230,7 +230,7 @@ FORGETTING = ("finished", "preempted", "resumed", "nothing")
 
 @dataclass(frozen=True)
 class RunnerStep:
-    """What the runner does before a forward. `gone` are requests that it remembers and that are not in the batch.
+    """The runner's calls before a forward. `gone` are requests that it remembers and that are not in the batch.
 
     Where requests are `resumed`, it also remembers columns of those that have no column any more.
     """
@@ -352,7 +352,7 @@ def _some(size: int, spec: int) -> st.SearchStrategy[list[RequestBeforeStep]]:
 @cache
 @st.composite
 def _parts(draw: st.DrawFn, size: int, spec: int, layout: str, pointers: bool | None) -> dict[str, Any]:
-    """What a step is made of beside its model, as keywords."""
+    """The parts of a step beside its model, as keywords."""
     parts: dict[str, Any] = {
         "requests": () if draw(_NO_REQUESTS) else tuple(draw(_some(size, spec))),
         "resumed": draw(_FLAGS),
@@ -405,7 +405,7 @@ class InRows:
         return Overwrite("accepted", self.by_row(counts))
 
     def before(self, cache: Blocks, rows: Sequence[Scheduled], output: Record) -> Call:
-        """What is called before the forward; it leaves the accepted counts in `accepted`."""
+        """The call before the forward; it leaves the accepted counts in `accepted`."""
         pointers, schedule = self.pointers, self.schedule
         return preprocess(
             cache, rows, output, pointers=pointers, copy_bufs="bufs.preprocess", schedule=schedule

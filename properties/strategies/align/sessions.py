@@ -129,7 +129,7 @@ class History:
                         yield from self.recurrence.written(place, request, run + token, tokens)
 
     def misread(self, number: int, left: Mapping[str, Value], counts: Mapping[int, int]) -> str:
-        """What the forward of step `number` would read that is not the state of its computed tokens, in words.
+        """The first wrong state that the forward of step `number` would read, in words; "" for none.
 
         Args:
             left: the pools before the forward.
@@ -191,7 +191,7 @@ _CROWDS = crowds(MANY_ROWS[:1])
 
 @cache
 def _parts(size: int, spec: int, max_requests: int, max_decodes: int) -> st.SearchStrategy[dict[str, Any]]:
-    """What a history is made of beside its model, as keywords; made once, which takes longer than drawing."""
+    """The parts of a history beside its model, as keywords; made once, which takes longer than drawing."""
 
     def decode(accepted: int, rejected: int) -> SessionStep:
         drafts = accepted + min(rejected, spec - accepted)

@@ -80,7 +80,7 @@ class Group:
 
     @property
     def itemsize(self) -> int:
-        """What a page is a multiple of, so that blocks are whole elements apart."""
+        """The unit of page sizes, so that blocks are whole elements apart."""
         return max(state.itemsize for state in self.states)
 
 
@@ -95,7 +95,7 @@ LARGE = 1025
 """Bytes of a state that no more than one state of a model has, since a CPU copies them in many small steps: one more than the
 documented tile of a copy."""
 MOST_BYTES, MOST_COPIES = 2400, 24
-"""What a launch copies, where it is for more than one request; a model with more has one group of one layer."""
+"""Most bytes and copies of a launch for more than one request; a model with more has one group of one layer."""
 
 
 def column_of(num_tokens: int, block_size: int) -> int:

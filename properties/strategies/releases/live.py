@@ -126,7 +126,7 @@ def with_items(prompt: tuple[int, ...], items: Sequence[tuple[int, int]]) -> tup
 
 @dataclass(frozen=True)
 class LiveWorld:
-    """What an engine is like; see the fields of the same name in an adapter's `LiveSettings`."""
+    """An engine's settings; see the fields of the same name in an adapter's `LiveSettings`."""
 
     kinds: tuple[str, ...] = ("mamba2",)
     layers: int = 1
@@ -190,7 +190,7 @@ class LiveWorld:
 
     @property
     def blocks_of_a_request(self) -> int:
-        """That the longest request needs, with the null block."""
+        """Blocks that the longest request needs, with the null block."""
         columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
         keeps_all = self.prefix_caching and self.mamba_cache_mode == "all"
         states = columns if keeps_all else 2 + self.checkpoints
@@ -311,7 +311,7 @@ FIRST = st.builds(LiveAdd, own=st.integers(1, 12), max_tokens=st.integers(1, 12)
 
 @cache
 def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
-    """What may happen next."""
+    """Events that may come next."""
     adds = _adds(12, 12, (0, 20))
     accepted = st.lists(st.integers(0, num_spec), max_size=4).map(tuple)
     turns = st.builds(LiveTurns, accepted, st.integers(1, 4))
@@ -544,7 +544,7 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
         )
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
-        """What may happen next, such that prefixes are forgotten and come again."""
+        """Events that may come next, such that prefixes are forgotten and come again."""
         resets = st.builds(LiveReset, st.booleans(), st.booleans())
         return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
 
@@ -616,7 +616,7 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
         return replace(story, world=world)
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
-        """What may happen next, such that prefixes are forgotten and come again."""
+        """Events that may come next, such that prefixes are forgotten and come again."""
         resets = st.builds(LiveReset, st.booleans(), st.booleans())
         return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
 
@@ -649,7 +649,7 @@ KERNELS: Mapping[str, LiveStory] = {
         (LiveAdd(9), LiveTurns(times=4), LiveAdd(13), LiveAdd(9), LiveTurns(times=8), LiveAdd(3), LiveAdd(3)),
     ),
 }
-"""What kernels do with a batch, in as few steps as show it: each launch takes long."""
+"""Batches for kernels, in as few steps as possible: each launch takes long."""
 
 
 def kernel_stories() -> st.SearchStrategy[LiveStory]:

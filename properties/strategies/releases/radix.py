@@ -63,7 +63,7 @@ BETWEEN_VARIANTS = 40
 
 @dataclass(frozen=True)
 class RadixWorld:
-    """What such an engine is like; see the fields of the same name in an adapter's `RadixSettings`."""
+    """An engine's settings; see the fields of the same name in an adapter's `RadixSettings`."""
 
     page_size: int = 1
     max_total_tokens: int = 64
@@ -351,7 +351,7 @@ def _stopped(event: LiveEvent, stop_after: int) -> LiveEvent:
 
 
 def _events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
-    """What may happen next. Mostly nothing special happens."""
+    """Events that may come next, most of them plain."""
     usual = [st.builds(_stopped, live_events(world.num_spec), _STOPS)] * 7
     late = [_LATE_COPIES] * bool(world.host_policy)
     return st.one_of(*usual, st.builds(LivePause, retract=st.booleans()), *late)

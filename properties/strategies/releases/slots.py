@@ -40,7 +40,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Windows:
-    """What a step leaves of a convolution: one row of inputs of all drafts, of which each draft's window is a part."""
+    """The inputs that a step leaves of a convolution: one row of all drafts, of which each draft's window is a part."""
 
     name: str
     channels: int
