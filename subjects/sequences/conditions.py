@@ -142,6 +142,8 @@ def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 UNCROPPABLE = "crop: a cache was cropped that says that it cannot be"
 """What the port of transformers counts; it cannot be imported where the library is not installed."""
+RESET = "reset: a sequence began with a cache that was reset"
+"""What the port of transformers counts."""
 ABORTED = "cancel: a decode was aborted"
 """What the port of llama.cpp counts."""
 Place = tuple[int, int]
@@ -357,6 +359,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "padded-row": padded_row,
     "requests-at-once": requests_at_once,
     "crop-of-an-uncroppable-cache": crop_of_an_uncroppable_cache,
+    "reset-cache": lambda case: _had_effect(case, RESET),
     "aborted-decode": aborted_decode,
     "loaded-of-another-model": loaded_of_another_model,
     "checkpoint-of-another-token": checkpoint_of_another_token,
@@ -439,10 +442,7 @@ def _has_new_rows_of(case: Case, wanted: list[str]) -> bool:
 def _gets_one_more(case: Case, wanted: list[str]) -> bool:
     number = _failing(case)
     call, lengths = case.calls[number], _lengths(case, number)
-    if _operation(call) == "generate":
-        rows: Any = [(call.named["sequence"], (0,))]
-    else:
-        rows = call.named["rows"] if _operation(call) == "extend" else ()
+    rows = [(call.named["sequence"], (0,))] if _operation(call) == "generate" else _extended(call)
     return any(
         len(tokens) == 1 and str(lengths.get(_place(call, sequence), 0)) in wanted
         for sequence, tokens in rows
@@ -475,11 +475,10 @@ ROWS: Mapping[str, Callable[[Case, list[str]], bool]] = {
 
 
 def extensions(case: Case) -> Iterator[Extension]:
-    """The calls of `extend` up to the failing one."""
+    """The calls of `extend` up to the failing one, and those of `cancel`, which ends an extension of one row."""
     for number, call in enumerate(case.calls[: _failing(case) + 1]):
-        if _operation(call) == "extend":
+        if rows := _extended(call):
             lengths, named = _lengths(case, number), call.named
-            rows: Any = named["rows"]
             begun = {sequence for sequence, _ in rows if (named["context"], sequence) not in lengths}
             yield Extension(
                 tuple(len(tokens) for sequence, tokens in rows if sequence in begun),
@@ -487,6 +486,13 @@ def extensions(case: Case) -> Iterator[Extension]:
                 tuple(lengths[named["context"], sequence] for sequence, _ in rows if sequence not in begun),
                 int(_features(named).get(PADS, 0)),
             )
+
+
+def _extended(call: Call) -> list[tuple[Any, Any]]:
+    """The sequences that a call extends, and their new tokens."""
+    if _operation(call) == "cancel":
+        return [(call.named["sequence"], call.named["tokens"])]
+    return list(call.named["rows"]) if _operation(call) == "extend" else []
 
 
 def _are(counts: tuple[int, ...], wanted: str, pads: int) -> bool:

@@ -131,7 +131,7 @@ def new(
     """A context for four sequences, or a server."""
     if model.startswith(server.PREFIX):
         if embeddings and model == f"{server.PREFIX}qwen4exp":
-            # It ends its process while it is made: docs/findings/triage.md.
+            # It ends its process while it is made: docs/findings/llamacpp-qwen4exp-embeddings.md.
             raise NotImplementedError("new: a server of qwen4exp has no embeddings")
         given: dict[str, Any] = {
             "micro_batch": micro_batch,

@@ -55,6 +55,7 @@ EFFECTS = {
     "mode: a candidate was rejected": "generate",
     "mode: continuous batching chose tokens": "generate",
     "stop: generation ended at a stop token": "generate",
+    "cancel: a forward was ended": "cancel",
 }
 ISOLATED = True
 SECONDS = 25.0
@@ -225,6 +226,11 @@ def generate(
     """Tokens that the library's `generate` chooses."""
     chosen = generation.GenerateFeatures(history, beams, neighbours, chunk, static, mode, compiled)
     return generation.generate(context, sequence, n, chosen, stop)
+
+
+def cancel(context: TransformersContext, sequence: int, tokens: Sequence[int], after: int) -> None:
+    """End a forward of a prompt in pieces, and forget the cache."""
+    context.cancel(sequence, tokens, after)
 
 
 def script(

@@ -68,7 +68,8 @@ def begin(
     right = padding == "right" and not bool(mask.all())
     names = [name for name, _ in rows]
     batch = CacheRows(names, result.cache, mask, right, recorded=width, label=label)
-    return batch, [logits[real.bool()] for logits, real in zip(result.logits, mask, strict=True)]
+    # Where the release broadcasts rows over each other, logits have an axis too many, and are wrong: no mask fits them, but indices do.
+    return batch, [logits[real.nonzero()[:, 0]] for logits, real in zip(result.logits, mask, strict=True)]
 
 
 def packed(model: Any, rows: Sequence[tuple[int, Sequence[int]]]) -> list[tuple[CacheRows, torch.Tensor]]:
@@ -121,19 +122,22 @@ def extend(
     tokens: Sequence[Sequence[int]],
     whole: Sequence[Sequence[int]],
     inputs: str,
-) -> torch.Tensor:
-    """Process as many tokens for each row; logits [B, T, V] behind each of them.
+    padding: str,
+) -> Sequence[torch.Tensor]:
+    """Process as many tokens for each row; for each row logits [T, V] behind each of them.
 
     Args:
         whole: the tokens of each row from the first one on.
+        padding: of whole rows that have no cache.
 
     Raises:
         NotImplementedError: the library has no such operation on these rows.
     """
     if batch.cache == NO_CACHE:
-        ids, batch.mask = padded(whole, "left")
-        observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
-        return uncached(model, ids, batch.mask, observe).logits[:, -len(tokens[0]) :]
+        rows = list(zip(batch.names, whole, strict=True))
+        again, logits = begin(model, rows, NO_CACHE, padding, inputs, batch.label)
+        batch.mask = again.mask
+        return [row[-len(new) :] for row, new in zip(logits, tokens, strict=True)]
     if batch.right:
         raise NotImplementedError("the library continues behind padding on the left only")
     ids = torch.tensor([list(row) for row in tokens])
@@ -141,7 +145,7 @@ def extend(
     observe = _traced(model, batch.label, [ids.shape[1] - 1] * len(ids), whole)
     result = forward(model, ids, mask, batch.cache, inputs, observe)
     batch.cache, batch.mask, batch.recorded = result.cache, mask, batch.recorded + ids.shape[1]
-    return result.logits
+    return list(result.logits)
 
 
 def select(batch: CacheRows, names: Sequence[int]) -> CacheRows:

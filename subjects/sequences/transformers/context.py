@@ -4,13 +4,14 @@ import copy
 import io
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import DynamicCache, StaticCache
 
-from subjects.sequences.conditions import UNCROPPABLE
+from subjects.sequences.conditions import RESET, UNCROPPABLE
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
 from subjects.sequences.transformers.forward import DIRECT, NO_CACHE, forward
@@ -22,6 +23,10 @@ _MOST_TOKENS = 256
 """Columns of a static cache."""
 _CROP_REFUSED = "support `crop` method"
 """What a cache of its own kind, such as that of MiniMax, says where it has no `crop`."""
+
+
+class _Cancelled(Exception):
+    """What ends a forward from outside."""
 
 
 @dataclass
@@ -92,7 +97,7 @@ class TransformersContext:
             self.effects["cache: tokens before were processed again"] += batch.cache == NO_CACHE
             new_tokens = [old[member] for member in batch.names]
             whole = [[*self.tokens[member], *old[member]] for member in batch.names]
-            result = batches.extend(self.model, batch, new_tokens, whole, self.inputs)
+            result = batches.extend(self.model, batch, new_tokens, whole, self.inputs, self.padding)
             logits |= dict(zip(batch.names, result, strict=True))
             for member in batch.names:
                 self.tokens[member] += old.pop(member)
@@ -182,6 +187,26 @@ class TransformersContext:
             batch.cache.reset()
             self.dropped.append((batch.cache, batch.label))
 
+    def cancel(self, name: int, tokens: Sequence[int], after: int) -> None:
+        """An exception ends a forward of the tokens behind `after` layers, or behind all of them. Then the sequence is dropped, as by `drop`.
+
+        Raises:
+            NotImplementedError: as `extend`.
+        """
+        output = self.model.get_output_embeddings()
+        if output is None:
+            raise NotImplementedError("cancel: the model has no module behind its layers")
+        layers = next(one for one in self.model.modules() if isinstance(one, torch.nn.ModuleList))
+
+        def end(*_: Any) -> None:
+            raise _Cancelled
+
+        with [*layers, output][min(after, len(layers))].register_forward_pre_hook(end), suppress(_Cancelled):
+            self.extend([(name, tokens)])
+            raise AssertionError("the forward was not ended")
+        self.effects["cancel: a forward was ended"] += 1
+        self.drop(name)
+
     def length(self, name: int) -> int:
         """Tokens of a sequence, as its cache counts them, without padding.
 
@@ -221,7 +246,7 @@ class TransformersContext:
     def _empty(self, rows: int) -> tuple[Any, str]:
         """A cache to begin with, and its name in a trace; None where the model makes its own."""
         if self.dropped and rows == 1:
-            self.effects["reset: a sequence began with a cache that was reset"] += 1
+            self.effects[RESET] += 1
             return self.dropped.pop()
         cache = empty_cache(self.model, self.cache)
         if self.record and cache is None and own_cache(self.model) == DynamicCache:

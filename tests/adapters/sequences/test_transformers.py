@@ -102,6 +102,34 @@ def test_features_of_generate_take_effect(features: dict[str, Any], effect: str)
     assert context.effects[effect]
 
 
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_cancelled_forward_leaves_its_sequence_empty_and_its_neighbour_as_it_was(after: int) -> None:
+    context = port.new(CORRECT, 0, reset=True)
+    port.extend(context, [(0, [1, 2, 3]), (1, [4, 5, 6])])
+    port.cancel(context, 0, [7], after)
+    assert (port.length(context, 0), port.length(context, 1)) == (0, 3)
+    assert port.effects(context)["cancel: a forward was ended"] == 1
+    seen = port.extend(context, [(0, [2]), (1, [8])])
+    alone = port.new(CORRECT, 0)
+    fresh = [port.extend(alone, [row])[0] for row in [(0, [2]), (1, [4, 5, 6, 8])]]
+    np.testing.assert_allclose(seen, fresh, atol=1e-3)
+
+
+def test_whole_sequences_without_a_cache_are_padded_on_the_side_of_the_context() -> None:
+    context = port.new("deepseek_v4", 0, cache="none", padding="right")
+    port.extend(context, [(0, [1, 2, 3]), (1, [4])])
+    seen = port.extend(context, [(0, [5]), (1, [6])])
+    # On the left this model takes the padding in, which is declared.
+    fresh = [port.extend(port.new("deepseek_v4", 0), [row])[0] for row in [(0, [1, 2, 3, 5]), (1, [4, 6])]]
+    np.testing.assert_allclose(seen, fresh, atol=1e-3)
+
+
+def test_rows_that_a_release_broadcasts_over_each_other_are_wrong_and_do_not_raise() -> None:
+    rows = [(0, [1]), (1, [4])]
+    seen = port.extend(port.new("rwkv", 0), rows)
+    assert np.shape(seen) == np.shape([port.extend(port.new("rwkv", 0), [row])[0] for row in rows])
+
+
 def test_each_feature_has_an_effect() -> None:
     counted = {name.partition(":")[0] for name in port.EFFECTS}
     # A form of an extension is compared where it happened.
