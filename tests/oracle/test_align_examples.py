@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from oracle.align import decisions
-from oracle.align.decisions import AfterStep, Boundary, Slots
-from oracle.align.memory import Move, Piece, Place, StateTensor, apply_moves, moved, state_copy
-from oracle.layout import StateGeometry
+from oracle.align.decisions import Boundary, Slots
+from oracle.align.memory import Move, Piece, Place, StateTensor, moved, state_copy
 from oracle.rules import Refused
 from oracle.variants import DOCUMENTS
 from tests.oracle.worked import CONV, TEMPORAL, case, refused
@@ -40,65 +39,9 @@ def test_a_boundary_is_the_last_multiple_that_accepted_states_reach(
     assert decisions.boundary(first, last, BLOCK) == expected
 
 
-@pytest.mark.parametrize(
-    ("run", "first", "last", "accepted", "expected"),
-    [
-        case("crossed", 3, 11, 13, 3, AfterStep(3, Move(0, 3, 2, 1))),
-        case("not-crossed", 3, 14, 14, 1, AfterStep(1, None)),
-        case("not-crossed-count-kept", 3, 9, 10, 2, AfterStep(2, None)),
-        case("in-place", 1, 6, 8, 3, AfterStep(1, Move(0, 1, 1, 2))),
-        case("there-already", 1, 8, 8, 1, AfterStep(1, None)),
-        case("there-already-more-accepted", 2, 12, 13, 2, AfterStep(1, None)),
-        case("bias-0", 5, 20, 20, 1, AfterStep(1, Move(0, 5, 4, 0))),
-        case("no-column", -1, 3, 4, 2, AfterStep(2, Move(0, -1, 0, 1))),
-    ],
-)
-def test_a_step_ends_with_a_count_and_a_copy(
-    run: int, first: int, last: int, accepted: int, expected: AfterStep
-) -> None:
-    assert decisions.after_step(0, run, first, last, accepted, BLOCK) == expected
-
-
-def test_slots_after_a_v2_step_are_those_of_the_batch() -> None:
-    # Slot 1 crosses, slot 3 ends in place, slots 0 and 2 are of no request in this batch and would be due.
-    counts, columns, computed = [3, 3, 3, 3], [9, 3, 9, 1], [8, 13, 8, 8]
-    found = decisions.after_v2_steps([3, -1, 1], counts, columns, computed, BLOCK, DOCUMENTS)
-    assert found == {3: AfterStep(1, Move(0, 1, 1, 2)), 1: AfterStep(3, Move(2, 3, 2, 1))}
-
-
 def test_a_slot_of_two_rows_has_no_answer() -> None:
     with pytest.raises(AssertionError, match="share a slot"):
         decisions.after_v2_steps([1, 1], [1, 1], [0, 0], [1, 1], BLOCK, DOCUMENTS)
-
-
-@pytest.mark.parametrize(
-    ("previous", "run", "accepted", "expected"),
-    [
-        case("fresh", -1, 1, 1, None),
-        case("stays", 3, 3, 3, None),
-        case("forward", 2, 3, 1, Move(0, 2, 3, 0)),
-        case("with-bias", 4, 5, 3, Move(0, 4, 5, 2)),
-        case("backward", 2, 1, 1, Move(0, 2, 1, 0)),
-        case("several-columns", 0, 2, 1, Move(0, 0, 2, 0)),
-    ],
-)
-def test_a_step_starts_with_a_copy_where_the_column_changes(
-    previous: int, run: int, accepted: int, expected: Move | None
-) -> None:
-    assert decisions.before_step(0, previous, run, accepted) == expected
-
-
-def test_the_preprocess_kernel_advances_the_slots_of_its_rows() -> None:
-    # Rows: slot 2 crosses with bias 2, slot 0 is new, a row without a slot, slot 3 stays; slot 1 is of no request.
-    before = Slots((-1, 7, 4, 3), (1, 2, 3, 3), (50, 51, 52, 53), (60, 61, 62, 63))
-    found = decisions.advanced(before, [2, 0, -1, 3], [0, 3, 8, 10, 13], [0, 99, 19, 13], BLOCK, DOCUMENTS)
-    assert found == Slots((1, 7, 5, 3), (1, 2, 1, 3), (-1, 51, 4, 3), (0, 61, 2, 2))
-
-
-def test_only_a_count_of_a_state_that_moves_starts_anew() -> None:
-    before = Slots((0, -1, 1), (2, 2, 0), (9, 9, 9), (9, 9, 9))
-    found = decisions.advanced(before, [0, 1, 2], [0, 1, 2, 3], [4, 4, 4], BLOCK, DOCUMENTS)
-    assert found == Slots((1, 1, 1), (1, 2, 0), (0, -1, 1), (1, 1, 0))
 
 
 def test_rows_without_a_slot_are_refused_where_a_release_has_none() -> None:
@@ -116,48 +59,6 @@ def test_slots_that_change_their_column_are_precopied(by_slot: bool, row: int) -
     assert found == [Move(row, 0, 5, 2)]
     decided = decisions.after_v2_steps([2, -1, 1, 0], [3, 1, 1], [3, 0, 0], [13, 1, 1], BLOCK, profile)
     assert decided[0].move == Move(row, 3, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("computed", "scheduled", "num_spec", "columns", "remembered"),
-    [
-        case("all-drafts", 5, 3, 2, {"b": 7}, {"b": 7, "a": 1}),
-        case("all-drafts-beyond-a-boundary", 6, 3, 2, {"a": 1}, {"a": 2}),
-        case("one-draft", 6, 2, 1, {}, {"a": 1}),
-        case("fewer-drafts", 5, 2, 2, {"a": 1, "b": 7}, {"b": 7}),
-        case("more-tokens", 5, 4, 2, {"a": 1}, {}),
-        case("fewer-drafts-unknown", 5, 2, 2, {}, {}),
-        case("no-drafts", 5, 1, 0, {"a": 0}, {"a": 0}),
-        case("no-drafts-more-tokens", 5, 2, 0, {"a": 0}, {"a": 0}),
-    ],
-)
-def test_mode_all_remembers_the_last_column_of_decodes_with_all_drafts(
-    computed: int, scheduled: int, num_spec: int, columns: dict[str, int], remembered: dict[str, int]
-) -> None:
-    lengths = {"a": (computed, scheduled)}
-    assert decisions.last_scheduled_columns(columns, lengths, BLOCK, num_spec) == remembered
-
-
-def test_channels_first_move_channel_by_channel() -> None:
-    state = StateTensor("pool", StateGeometry(3, (2, 4), 2, 40, 6), "conv")
-    found = state_copy(state, "DS", [1, 2], Move(0, 0, 1, 1), DOCUMENTS)
-    # Channels of 4 rows of 2 bytes: the rows 1, 2 and 3 of each, 8 bytes apart.
-    assert found == (
-        Piece(Place("pool", 48), Place("pool", 86), 6),
-        Piece(Place("pool", 56), Place("pool", 94), 6),
-    )
-    assert state_copy(state, "DS", [1, 2], Move(0, 0, 1, 4), DOCUMENTS) == ()
-    whole = (Piece(Place("pool", 46), Place("pool", 86), 16),)
-    assert state_copy(state, "DS", [1, 2], Move(0, 0, 1), DOCUMENTS) == whole
-
-
-def test_rows_first_move_row_by_row() -> None:
-    state = StateTensor("pool", StateGeometry(3, (3, 4), 2, 40, 6), "conv")
-    found = state_copy(state, "SD", [1, 2], Move(0, 0, 1, 1), DOCUMENTS)
-    assert [(source.offset, target.offset, size) for source, target, size in found] == [
-        (54, 86, 8),
-        (62, 94, 8),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -179,18 +80,6 @@ def test_nothing_is_copied_through_a_sentinel(state: StateTensor, row: Sequence[
     assert state_copy(state, "SD", row, move, DOCUMENTS) == ()
     with refused("block_table"):
         state_copy(state, "SD", row, move, replace(DOCUMENTS, skips_missing_states=False))
-
-
-def test_rows_move_within_a_block_as_through_a_temporary() -> None:
-    pool = bytes(range(24))
-    found = apply_moves({"pool": pool}, [CONV], "SD", [[(1,)]], [Move(0, 0, 0, 2)], DOCUMENTS)
-    assert found["pool"] == bytes([*range(8), 10, 11, 12, 11, 12, *range(13, 24)])
-
-
-def test_channels_move_within_a_block_as_through_a_temporary() -> None:
-    state = StateTensor("pool", StateGeometry(2, (2, 3), 1, 8), "conv")
-    found = apply_moves({"pool": bytes(range(16))}, [state], "DS", [[(1,)]], [Move(0, 0, 0, 1)], DOCUMENTS)
-    assert found["pool"] == bytes([*range(8), 9, 10, 10, 12, 13, 13, 14, 15])
 
 
 @pytest.mark.parametrize(

@@ -126,134 +126,11 @@ def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> N
     assert base_metadata(prompt, config(chunk_size=4), "mamba2").cu_chunk_seqlen_p == (0, 2, 3)
 
 
-def test_decodes_before_prefills_without_speculation() -> None:
-    mixed = step(row(1, 4, (11, 12)), row(9, 3, (21, 22)), row(2, 0, (31, 32)))
-    metadata = base_metadata(mixed, config())
-    assert replace(metadata, conv=None) == BaseMetadata(
-        num_prefills=2,
-        num_prefill_tokens=11,
-        num_decodes=1,
-        num_decode_tokens=1,
-        num_reqs=3,
-        state_indices_tensor_p=(21, 31),
-        state_indices_tensor_d=((11,),),
-        seq_lens=(5, 12, 2),
-        has_initial_states_p=(True, False),
-        query_start_loc_p=(0, 9, 11),
-    )
-    assert programs(metadata.conv) == ((2, 1), (0, 0, 1), (0, 1, 0))
-
-
-def test_speculative_decodes_bring_their_starts_counts_and_a_column_per_draft() -> None:
-    metadata = base_metadata(
-        step(
-            row(3, 4, (1, 2, 3, 4), accepted=2),
-            row(1, 9, (5, 6, 7, 8), accepted=3),
-            row(4, 0, (9, 10, 11, 12)),
-        ),
-        config(num_spec=2, num_speculative_blocks=3),
-    )
-    assert split_of(metadata) == (2, 1, 4, 4)
-    assert metadata.state_indices_tensor_d == ((1, 2, 3), (5, 6, 7))
-    assert metadata.state_indices_tensor_p == (9,)
-    assert metadata.query_start_loc_d == (0, 3, 4)
-    # The second row drafted nothing, and still reads at the offset of the three that it accepted.
-    assert metadata.num_accepted_tokens == (2, 3)
-    assert metadata.query_start_loc_p == (0, 4)
-
-
-def test_padding_is_skipped_among_decodes_and_is_the_null_block_among_prefills() -> None:
-    decodes = base_metadata(step(row(1, 4, accepted=1), padding(accepted=7)), config(num_spec=1))
-    assert decodes.state_indices_tensor_d == ((5, 6), (-1, -1))
-    prefills = base_metadata(step(row(1, 4), row(2), padding(), padding()), config())
-    assert split_of(prefills) == (1, 3, 1, 2)
-    assert prefills.state_indices_tensor_p == (5, 0, 0)
-    assert prefills.has_initial_states_p == (False, False, False)
-    assert prefills.query_start_loc_p == (0, 2, 2, 2)
-    assert programs(prefills.conv) == ((1, 0, 0), (0,), (0,))
-    kept = base_metadata(step(row(1, 4), row(2), padding()), config("all"))
-    assert kept.state_indices_tensor_p == ((5, 6, 7), (0, 0, 0))
-
-
-@pytest.mark.parametrize(
-    ("computed", "query_len", "expected"),
-    [
-        (0, 5, (0, 0, 1)),
-        (4, 1, (0, 1, 1)),
-        (5, 3, (1, 1, 1)),
-        (5, 4, (1, 1, 2)),
-        (8, 1, (1, 2, 2)),
-        (0, 0, (0, 0, 0)),
-    ],
-)
-def test_mode_all_names_the_columns_of_the_computed_and_the_scheduled_tokens(
-    computed: int, query_len: int, expected: tuple[int, int, int]
-) -> None:
-    chunk = StepRow(query_len, computed + query_len, (1, 2, 3, 4), prefilling=True)
-    metadata = base_metadata(step(chunk), config("all"))
-    columns = (
-        metadata.block_idx_last_computed_token,
-        metadata.block_idx_first_scheduled_token_p,
-        metadata.block_idx_last_scheduled_token,
-    )
-    assert columns == tuple((column,) for column in expected)
-    assert metadata.num_computed_tokens_p == (computed,)
-
-
-@pytest.mark.parametrize(
-    ("num_spec", "max_model_len", "blocks", "expected"),
-    [
-        case("narrower", 0, 16, (5, 6, 7), (5, 6, 7, -1)),
-        case("exact", 0, 12, (5, 6, 7), (5, 6, 7)),
-        case("wider", 0, 7, (5, 6, 7), (5, 6)),
-        case("a-column-per-draft", 2, 7, (5, 6, 7), (5, 6, 7, -1)),
-    ],
-)
-def test_a_kept_table_takes_the_width_of_the_longest_request_and_its_drafts(
-    num_spec: int, max_model_len: int, blocks: Sequence[int], expected: tuple[int, ...]
-) -> None:
-    given = step(row(1, 4, blocks, accepted=1), padding(accepted=1))
-    graph = base_metadata(given, full("all", num_spec, max_model_len=max_model_len))
-    assert graph.state_indices_tensor_d == (expected, (-1,) * len(expected))
-    eager = base_metadata(given, config("all", num_spec, max_model_len=max_model_len))
-    assert eager.state_indices_tensor_d == (tuple(blocks), (-1, -1, -1))
-
-
-@pytest.mark.parametrize(
-    ("lens", "computed", "expected"),
-    [
-        case("rows-not-packed", (3, 7), (0, 0), (0, 3, 7, 10)),
-        case("chunks-that-go-on", (3, 7), (2, 5), (0, 2, 3, 6, 10)),
-        case("one-request", (9,), (3,), (0, 1, 5, 9)),
-        case("aligned", (8, 8), (0, 4), (0, 4, 8, 12, 16)),
-        case("short-of-the-first-multiple", (1, 2), (1, 5), (0, 1, 3)),
-    ],
-)
-def test_mamba2_cuts_chunks_at_multiples_of_the_requests_own_position(
-    lens: Sequence[int], computed: Sequence[int], expected: tuple[int, ...]
-) -> None:
-    rows = [row(length, count) for length, count in zip(lens, computed, strict=True)]
-    assert position_chunks(rows, computed, 4).cu_chunk_seqlen_p == expected
-
-
 def test_a_row_without_tokens_points_at_the_chunk_before_it() -> None:
     rows = [padding(), row(3), padding(), row(7, 5), padding()]
     # Positions 5 to 11 have the multiple 8 inside: three tokens, then four.
     expected = PositionChunks((0, 3, 6, 10), (1, 3, 3), (-1, 0, 0, 2, 2))
     assert position_chunks(rows, (0, 0, 0, 5, 0), 4) == expected
-
-
-def test_mamba2_adds_chunks_of_the_prefills_and_whether_any_goes_on() -> None:
-    mixed = step(row(1, 4), row(3, 2), row(7, 5), padding())
-    metadata = base_metadata(mixed, config(chunk_size=4), "mamba2")
-    assert metadata.cu_chunk_seqlen_p == (0, 2, 3, 6, 10)
-    assert metadata.seq_idx_p == (0, 0, 1, 1)
-    assert metadata.last_chunk_indices_p == (1, 3, 3)
-    assert (metadata.prep_initial_states, metadata.chunk_size) == (True, 4)
-    stale = padding(seq_len_upper_bound=7)
-    prompt = step(row(1, 4, seq_len_upper_bound=5), row(3, seq_len_upper_bound=3), stale)
-    fresh = base_metadata(prompt, config(chunk_size=4), "mamba2")
-    assert fresh.prep_initial_states is False
 
 
 def test_mamba2_must_see_on_the_host_what_its_prefills_have_computed() -> None:
@@ -310,14 +187,6 @@ def test_gdn_reads_a_row_without_drafts_at_its_accepted_offset_unlike_the_docume
 
 
 # Fields that a step has no use for, and single tokens and drafts.
-
-
-def test_mamba1_cuts_chunks_at_blocks_in_mode_all_only() -> None:
-    prompts = step(row(1, 4), row(3, 2), row(7, 5))
-    chunks = base_metadata(prompts, config("all"), "mamba1")
-    assert (chunks.cu_chunk_seqlen_p, chunks.last_chunk_indices_p) == ((0, 2, 3, 6, 10), (1, 3))
-    for mode, kind in (("none", "mamba1"), ("all", "base")):
-        assert base_metadata(prompts, config(mode), kind).cu_chunk_seqlen_p is None
 
 
 TABLES = {"state_indices_tensor_d"}
@@ -424,45 +293,6 @@ def test_a_release_of_gdn_may_tell_by_the_drafts_alone(
 # GDN without prompts.
 
 
-def test_gdn_without_speculation_runs_decodes_and_prefills_in_their_columns() -> None:
-    given = step(row(1, 4, (1, 2)), row(65, 1, (3, 4)), padding())
-    metadata = gdn_metadata(given, config())
-    assert replace(metadata, conv=None) == GDNMetadata(
-        num_prefills=1,
-        num_prefill_tokens=65,
-        num_decodes=1,
-        num_decode_tokens=1,
-        num_spec_decodes=0,
-        num_spec_decode_tokens=0,
-        num_actual_tokens=66,
-        has_initial_state=(True, True, False),
-        chunk_indices=((0, 0), (1, 0), (1, 1)),
-        chunk_offsets=(0, 1, 3, 3),
-        non_spec_query_start_loc=(0, 1, 66, 66),
-        non_spec_state_indices_tensor=(1, 3, 0),
-    )
-    assert programs(metadata.conv) == ((1, 9, 0), (0, *[1] * 9), (0, *range(9)))
-
-
-@pytest.mark.parametrize(
-    ("configured", "owned"),
-    [
-        case("full", full(), {"non_spec_state_indices_tensor", "non_spec_query_start_loc"}),
-        case("too-many", full(max_num_seqs=1), set()),
-        case("eager", config(), set()),
-    ],
-)
-def test_decodes_of_gdn_are_in_buffers_of_full_graphs(configured: BuilderConfig, owned: set[str]) -> None:
-    assert gdn_metadata(step(row(1, 4), padding()), configured).owned == owned
-    assert gdn_metadata(step(row(1, 4), row(5)), configured).owned == set()
-
-
-def test_a_full_graph_of_gdn_has_a_row_for_each_token_that_requests_may_have() -> None:
-    graphs = full(num_spec=2, max_num_seqs=1)
-    owned = [bool(gdn_metadata(step(*[row(1, 4)] * rows), graphs).owned) for rows in (3, 4)]
-    assert owned == [True, False]
-
-
 @pytest.mark.parametrize(
     ("rows", "said", "spec"),
     [
@@ -482,23 +312,3 @@ def test_only_a_decode_whose_drafts_and_counts_are_said_is_speculative(
     rows: list[StepRow], said: dict[str, bool], spec: tuple[bool, ...] | None
 ) -> None:
     assert gdn_metadata(step(*rows, **said), config(num_spec=2)).spec_sequence_masks == spec
-
-
-@pytest.mark.parametrize(
-    ("configured", "paddings", "rows"),
-    [
-        case("one-padded-row", full(num_spec=2), 1, 3),
-        case("more-rows-than-a-graph", full(num_spec=2, max_num_seqs=2), 5, 2),
-        case("more-tokens-than-a-graph", full(num_spec=2, max_num_seqs=1), 1, 2),
-        case("no-graph", config(num_spec=2), 1, 2),
-    ],
-)
-def test_rows_with_drafts_are_padded_to_the_rows_of_a_full_graph(
-    configured: BuilderConfig, paddings: int, rows: int
-) -> None:
-    first, second = (row(3, 9, blocks, drafts=2, accepted=2) for blocks in ((1, 2, 3), (4, 5, 6)))
-    pads = [padding(accepted=1, drafts=0)] * paddings
-    metadata = gdn_metadata(step(first, second, *pads), configured)
-    assert metadata.spec_state_indices_tensor == ((1, 2, 3), (4, 5, 6), (0, 0, 0))[:rows]
-    assert metadata.spec_query_start_loc == (0, 3, 6, 6)[: rows + 1]
-    assert metadata.num_accepted_tokens == (2, 2, 1)[:rows]
