@@ -102,7 +102,7 @@ def test_the_last_block_of_the_pool_and_the_last_column_are_listed() -> None:
     assert pointers.entries([TEMPORAL], "SD", [(11, 1)], 0, 1, 1)[0].size == 1
 
 
-def test_entries_are_listed_as_long_as_there_is_room_and_copied_where_they_have_bytes() -> None:
+def test_entries_are_listed_while_there_is_room_and_copied_where_they_have_bytes() -> None:
     pointers.require_capacity(1, 3, 4)
     with refused("bufs.offset"):
         pointers.require_capacity(2, 3, 4)

@@ -349,7 +349,7 @@ def test_a_resumed_request_replays_what_it_has_sampled() -> None:
     assert (row.computed, row.length, row.is_resumed, row.drafts != ()) == (8, 3, False, True)
 
 
-def test_a_request_that_ends_is_worker_blocks_once_and_leaves_its_registered_blocks_behind() -> None:
+def test_a_request_that_ends_frees_its_blocks_and_leaves_registered_blocks_behind() -> None:
     scenario = chunks(4, 8)
     scenario.scheduler.finish("a")
     first, second = scenario.step(), scenario.step()
@@ -393,7 +393,7 @@ def test_drafts_end_where_the_longest_request_does() -> None:
     assert [len(scenario.step(Turn(drafts=2)).rows[0].drafts) for _ in range(2)] == [1, 0]
 
 
-def test_a_request_that_comes_back_has_no_drafts_before_it_has_replayed_what_it_sampled() -> None:
+def test_a_resumed_request_has_no_drafts_before_its_sampled_tokens_are_replayed() -> None:
     scenario = Scenario().arrive("a", 7)
     for drafts, accepts in ((0, 1), (0, 1), (2, 3), (0, 1), (0, 1)):
         scenario.step(Turn(drafts=drafts, accepts=accepts))

@@ -84,7 +84,7 @@ def test_an_engine_that_counts_no_references_is_held_to_the_laws_of_its_pools() 
     assert [law for law, *_ in laws.step(ObservedStep(pools=[pool([1, 2, 3], [], {})]))] == ["free"]
 
 
-def test_a_prefix_is_named_after_a_request_that_begins_with_it_also_with_what_it_says() -> None:
+def test_a_prefix_is_named_after_a_request_whose_prompt_or_output_begins_with_it() -> None:
     laws = LiveLaws((1, 8), window=3, num_blocks=0)
     laws.known.vocabulary = 7
     laws.add("r0", (1, 2))

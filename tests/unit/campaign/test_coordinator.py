@@ -309,7 +309,7 @@ def test_a_canary_whose_worker_died_is_run_three_times(
     ("budget", "at", "is_canary"),
     [(29.0, 0.0, True), (30.0, 0.0, False), (30.0, 2.9, False), (30.0, 3.0, True), (None, 0.0, True)],
 )
-def test_the_canary_runs_first_in_a_short_campaign_and_after_three_seconds_in_a_longer_one(
+def test_the_canary_runs_first_in_short_campaigns_and_after_three_seconds_in_others(
     tmp_path: Path, budget: float | None, at: float, is_canary: bool
 ) -> None:
     plan = Plan("queued", budget=budget, examples=300, corpus=str(tmp_path), commit=COMMIT)

@@ -307,7 +307,7 @@ def test_a_case_that_fails_has_the_failure_of_now(
     assert failing.subject == subject
 
 
-def test_a_case_written_by_this_version_replays_after_a_rename_of_a_strategy_and_of_a_test(
+def test_a_saved_case_replays_after_a_rename_of_a_strategy_and_of_a_test(
     tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "PROPERTIES", {})
@@ -334,7 +334,7 @@ def test_the_cases_of_the_repository_are_small_and_each_is_its_bucket_s() -> Non
 # The command, and `make test`
 
 
-def test_a_test_run_replays_its_corpus_first_and_fails_by_what_fails_or_cannot_be_read(
+def test_a_session_replays_its_corpus_first_and_fails_by_failing_or_unreadable_cases(
     tmp_path: Path,
 ) -> None:
     path = Corpus(tmp_path).add(FAILS, first_seen=SEEN)

@@ -202,7 +202,7 @@ def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path
 @pytest.mark.parametrize(
     ("hidden", "watched"), [(True, [True, False, True, False, True]), (False, [True] * 5)]
 )
-def test_every_other_task_is_not_watched_where_a_known_finding_hides_what_is_behind_it(
+def test_every_other_task_is_not_watched_where_a_known_finding_hides_later_failures(
     tmp_path: Path, hidden: bool, watched: list[bool]
 ) -> None:
     _, given = campaign(tmp_path, partial(_hides, hidden), only=EXACT, budget=0.5)

@@ -65,7 +65,7 @@ def test_each_property_is_explored_once_with_its_number_of_examples() -> None:
     )
 
 
-def test_further_failing_inputs_are_reported_as_found_once_many_properties_have_failed(
+def test_failing_inputs_are_reported_as_found_once_many_properties_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scheduler, "MANY", 2)

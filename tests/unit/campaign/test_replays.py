@@ -121,7 +121,7 @@ def hurried(tmp_path: Path) -> CampaignRecord:
     return record
 
 
-def test_a_case_that_was_not_replayed_for_want_of_time_leaves_the_campaign_incomplete(
+def test_a_case_without_time_for_its_replay_leaves_the_campaign_incomplete(
     hurried: CampaignRecord,
 ) -> None:
     left = [row.file for row in hurried.corpus if row.verdict == "NOT REPLAYED"]

@@ -102,7 +102,7 @@ def test_a_property_with_few_inputs_keeps_no_other_from_its_next_dozens() -> Non
     assert {task.enough for task in tasks[6:9]} == {18, 28}
 
 
-def test_a_property_with_few_examples_comes_up_more_often_and_shifts_no_seed_of_others() -> None:
+def test_a_property_with_few_examples_is_chosen_more_often_and_shifts_no_other_seed() -> None:
     few, plain = Played(1, 200, slow=9), Played(1, 200)
     names = [task.property for task in few.tasks(30)][len(NAMES) :]
     with_all = slice(3, 3 + len(NAMES))
@@ -163,5 +163,5 @@ def test_shrinking_takes_nothing_of_what_other_properties_get_in_the_same_round(
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5])
-def test_a_campaign_in_examples_runs_the_same_explorations_with_any_number_of_workers(workers: int) -> None:
+def test_a_campaign_in_examples_runs_the_same_explorations_with_any_workers(workers: int) -> None:
     assert sorted(ran_in_all(workers, 150, 70)[0]) == sorted(ran_in_all(1, 150, 70)[0])

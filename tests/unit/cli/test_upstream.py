@@ -37,7 +37,7 @@ def a_case_of_offsets(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_case_of_a_port_becomes_a_test_that_fails_on_it_and_passes_once_it_is_right(
+def test_a_case_of_a_port_becomes_a_test_that_fails_until_the_port_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)

@@ -12,7 +12,7 @@ from subjects import load
 IMPL = load("impl")
 
 
-def test_lengths_of_another_number_than_the_starts_are_refused_with_the_number_that_fits() -> None:
+def test_a_wrong_number_of_lengths_is_refused_with_the_number_that_fits() -> None:
     common = IMPL.resolve("CommonAttentionMetadata")(
         query_start_loc=torch.tensor([0, 1, 2, 4], dtype=torch.int32),
         query_start_loc_cpu=None,

@@ -152,7 +152,7 @@ def last_columns(length: int, width: int = WIDTH) -> Any:
 
 
 @pytest.mark.usefixtures("on_cpu")
-def test_nothing_behind_a_row_is_read_and_a_row_of_more_tokens_is_refused_by_the_device() -> None:
+def test_no_column_behind_a_row_is_read_and_a_longer_row_is_refused_by_the_device() -> None:
     assert last_columns(WIDTH * BLOCK_SIZE) == WIDTH - 1
     with pytest.raises(AssertionFailedError, match="a row has more tokens than its block table holds"):
         last_columns(WIDTH * BLOCK_SIZE + 1)

@@ -111,7 +111,7 @@ def test_a_command_stays_here_for_other_subjects_and_installed_releases(
     assert CHOSEN not in os.environ
 
 
-def test_a_project_that_is_not_installed_is_refused_with_the_option_that_names_a_release(
+def test_a_missing_project_is_refused_with_the_option_that_names_a_release(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(start, "find_spec", lambda name: None)

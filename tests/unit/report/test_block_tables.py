@@ -126,7 +126,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(case, tmp_path_factory.mktemp("story"), None, note="A <b>note</b>.")
 
 
-def test_the_report_has_what_happened_and_the_tables_where_it_went_wrong_before_the_rest(
+def test_the_report_has_its_events_and_wrong_tables_before_the_other_sections(
     report: Path,
 ) -> None:
     text = (report / "report.md").read_text(encoding="utf-8")

@@ -267,9 +267,7 @@ def {name}(*args, **arguments):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_script_of_a_port_that_writes_states_makes_their_memory_and_needs_the_port_alone(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_script_of_a_port_that_writes_states_makes_their_memory(name: str, tmp_path: Path) -> None:
     with module(tmp_path, "toy_idle_port", PORT_THAT_WRITES_NOTHING.format(name=name)):
         subject = load("toy_idle_port")
         text = repro_script(failing(WRITERS[name], subject), tmp_path, subject)

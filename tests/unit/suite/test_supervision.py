@@ -182,7 +182,7 @@ def test_the_session_ends_with_the_process_that_was_started(tmp_path: Path) -> N
         time.sleep(0.05)
 
 
-def test_a_subject_whose_import_never_ends_ends_the_session_with_its_name_and_the_limit(
+def test_an_import_that_never_ends_ends_the_session_with_its_name_and_the_limit(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "endless.py").write_text("while True:\n    pass\n")

@@ -80,7 +80,7 @@ def forks_another(descriptor: int, device: str) -> None:
     time.sleep(600.0)
 
 
-def test_what_a_forked_process_has_forked_comes_from_the_same_server_and_ends_with_it(device: str) -> None:
+def test_a_process_forked_by_a_forked_process_has_the_same_server_and_ends_with_it(device: str) -> None:
     reading, writing = os.pipe()
     what = Fork(f"{__name__}:forks_another", (device,), forks=True)
     process = fork(device, what, writing)

@@ -27,7 +27,7 @@ def prepared(step: Any = STEP) -> tuple[InProcess, Any]:
 
 
 @pytest.mark.usefixtures("on_cpu")
-def test_without_a_context_states_are_copied_by_address_although_there_are_block_tables() -> None:
+def test_without_a_context_states_are_copied_by_address_despite_block_tables() -> None:
     port, bufs = prepared()
     bufs.context = bufs.moves = None
     rules = RulesExecutor()

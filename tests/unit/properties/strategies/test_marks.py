@@ -196,7 +196,7 @@ def test_marks_that_need_a_gpu_are_expected_there_only() -> None:
     assert by_device["cuda"] == every_situation().keys()
 
 
-def test_a_mark_that_no_property_is_known_to_reach_is_expected_of_all_properties_together(
+def test_a_mark_that_no_single_property_reaches_is_expected_of_all_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(marks, "table", lambda: marks_without(EMPTY))
