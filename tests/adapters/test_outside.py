@@ -45,17 +45,17 @@ def test_an_input_that_is_outside_is_never_tried() -> None:
     assert context.counts.outside == {"negative numbers": 1}
 
 
-def test_what_happens_before_the_input_outside_counts() -> None:
+def test_calls_before_an_input_outside_count() -> None:
     context = context_of(lambda x, y: 7, outside=(NEGATIVE,))
     with pytest.raises(AssertionError, match="should be 3"):
         context.begin(a_property()).agrees(call("divide", x=6, y=2))
 
 
-def test_what_the_rules_refuse_is_outside_for_who_does_not_promise_to_refuse() -> None:
+def test_refused_input_is_outside_for_a_subject_that_does_not_promise_refusals() -> None:
     assert leave(context_of(untouched, refuses=False), call("divide", x=6, y=0)) == "the rules refuse y"
 
 
-def test_who_promises_to_refuse_is_held_to_it() -> None:
+def test_a_subject_that_promises_refusals_is_held_to_them() -> None:
     with pytest.raises(AssertionError, match="should be ValueError that names y"):
         context_of(lambda x, y: 0).begin(a_property()).agrees(call("divide", x=6, y=0))
 
@@ -64,12 +64,12 @@ def missing(x: int, y: int) -> int:
     raise NotOffered(f"no division of {x} by {y}")
 
 
-def test_what_a_release_does_not_offer_is_outside() -> None:
+def test_a_call_that_a_release_does_not_offer_is_outside() -> None:
     context = context_of(missing, refuses=False)
     assert leave(context, call("divide", x=6, y=2)) == "no division of 6 by 2"
 
 
-def test_what_a_release_does_not_offer_is_outside_in_kept_steps_too() -> None:
+def test_a_kept_step_that_a_release_does_not_offer_is_outside() -> None:
     with pytest.raises(OutsideDomain, match="no division of 6 by 2"):
         context_of(missing).begin(a_property()).keep(call("divide", x=6, y=2))
 

@@ -116,7 +116,7 @@ def test_a_module_that_names_the_protocol_is_adapted(tmp_path: Path) -> None:
     assert (subject.name, subject.refuses, subject.has("prepare_chunk_offsets")) == (name, False, True)
 
 
-def test_what_a_port_lacks_is_not_applicable() -> None:
+def test_properties_of_functions_that_a_port_lacks_are_not_applicable() -> None:
     context = context_of(subject_of(chunk_offsets=offsets_of(0)))
     names = {name for name, tested in load_properties().items() if tested.not_applicable(context) is None}
     assert names == {"fla-chunks/offsets", "chunk-metadata/changed-in-place"}
@@ -184,7 +184,7 @@ def test_two_ports_in_one_process_are_never_mistaken_for_each_other() -> None:
     assert [value and value.values() for value in values] == [(0,), (7,)] * 2
 
 
-def test_what_a_port_does_not_implement_is_outside() -> None:
+def test_inputs_that_a_port_does_not_implement_are_outside() -> None:
     def chunk_offsets(cu_seqlens: list[int], chunk_size: int) -> list[int]:
         raise NotImplementedError("chunks")
 

@@ -40,7 +40,7 @@ WITH_THE_NEXT_EXAMPLE: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = 
 
 
 @pytest.mark.parametrize("name", AFTER_THE_CALL)
-def test_what_the_harness_relies_on_is_put_back_after_a_call(name: str) -> None:
+def test_settings_that_the_harness_relies_on_are_put_back_after_a_call(name: str) -> None:
     change, read = AFTER_THE_CALL[name]
     before = read()
     with ProcessState().kept():
@@ -49,7 +49,7 @@ def test_what_the_harness_relies_on_is_put_back_after_a_call(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_THE_NEXT_EXAMPLE)
-def test_what_later_calls_may_need_is_put_back_with_the_next_example(name: str) -> None:
+def test_settings_that_later_calls_may_need_are_put_back_with_the_next_example(name: str) -> None:
     change, read = WITH_THE_NEXT_EXAMPLE[name]
     state, before = ProcessState(), read()
     with state.kept():
@@ -64,7 +64,7 @@ def _go_and_raise() -> None:
     raise KeyError
 
 
-def test_what_a_call_raises_comes_through_and_its_changes_are_put_back() -> None:
+def test_an_exception_of_a_call_comes_through_and_its_changes_are_put_back() -> None:
     before = Path.cwd()
     with pytest.raises(KeyError), restored():
         _go_and_raise()

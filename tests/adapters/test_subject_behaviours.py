@@ -278,7 +278,7 @@ def written(outcome: Outcome) -> Case:
 
 
 @pytest.mark.parametrize("behaviour", RAISED)
-def test_whatever_a_subject_raises_is_the_outcome_of_the_call(behaviour: str) -> None:
+def test_an_exception_of_any_kind_is_the_outcome_of_the_call(behaviour: str) -> None:
     function, expected = RAISED[behaviour]
     outcome = outcome_of(function)
     assert outcome == expected
@@ -292,7 +292,7 @@ def test_a_recursion_without_an_end_is_the_outcome_of_the_call() -> None:
 
 
 @pytest.mark.parametrize("behaviour", RESULTS)
-def test_whatever_a_subject_returns_is_described(behaviour: str) -> None:
+def test_a_result_of_any_kind_is_described(behaviour: str) -> None:
     function, expected = RESULTS[behaviour]
     outcome = outcome_of(function)
     assert isinstance(outcome, Returned)
@@ -350,7 +350,7 @@ OBSERVED: dict[str, tuple[Any, Value]] = {
 
 
 @pytest.mark.parametrize("behaviour", OBSERVED)
-def test_whatever_a_call_observes_is_described(behaviour: str) -> None:
+def test_an_observed_value_of_any_kind_is_described(behaviour: str) -> None:
     holder, expected = OBSERVED[behaviour]
     port = InProcess(toy(make=lambda: holder, look=lambda: None), "cpu")
     port.begin()
@@ -379,7 +379,7 @@ ON_THE_WAY: dict[str, tuple[dict[str, Any], Step]] = {
 
 
 @pytest.mark.parametrize("behaviour", ON_THE_WAY)
-def test_whatever_is_raised_on_the_way_to_a_call_is_its_outcome(
+def test_an_exception_on_the_way_to_a_call_is_its_outcome(
     behaviour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_SSM_CONV_STATE_LAYOUT", "SD")

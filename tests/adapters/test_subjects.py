@@ -38,7 +38,7 @@ SUBJECT = Subject(__name__, sys.modules[__name__], (KnownDeviation("toys/divide"
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "properties.no_such", "", ".", "./a.py", "a-b", "a..b"])
-def test_what_cannot_be_imported_is_refused_by_its_name(name: str) -> None:
+def test_a_module_that_cannot_be_imported_is_refused_by_its_name(name: str) -> None:
     with pytest.raises(
         ValueError, match=rf"^subject = {re.escape(repr(name))}, but should be impl, vllm, sglang, .* or an"
     ):

@@ -76,7 +76,9 @@ def test_rows_without_a_slot_and_null_blocks_are_skipped() -> None:
     ("function", "wrong", "argument"),
     [(advance, -1, r"idx_mapping\[0\]"), *((copied, row, "block_table") for row in ((0, 2), (2, 0), (2,)))],
 )
-def test_they_are_refused_where_the_release_does_not_look(function: Any, wrong: Any, argument: str) -> None:
+def test_rows_without_a_slot_are_refused_where_the_release_does_not_look(
+    function: Any, wrong: Any, argument: str
+) -> None:
     with pytest.raises(Refused, match=argument):
         function(wrong, release(0, 29, 0))
 

@@ -357,7 +357,7 @@ print(len(layers), taken.count(False))
 
 @pytest.mark.slow
 @needs_release
-def test_what_a_layer_wrote_is_no_state_of_another_layer_kind_or_stage() -> None:
+def test_a_state_of_a_layer_is_none_of_another_layer_kind_or_stage() -> None:
     found = subprocess.run(
         (str(PYTHON), "-c", _READ_BY_OTHERS), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
     )

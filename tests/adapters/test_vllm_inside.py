@@ -66,7 +66,7 @@ def test_an_engine_with_a_module_inside_is_a_name_of_a_subject(subject: str) -> 
 
 
 @pytest.mark.parametrize("subject", ["vllm+", "+impl", "vllm+impl+impl", "vllm+a b", "vllm+../x"])
-def test_nothing_else_with_a_plus_is_one(subject: str) -> None:
+def test_other_names_with_a_plus_name_no_engine_with_a_module_inside(subject: str) -> None:
     with pytest.raises(ValueError, match="subject = "):
         check_names(replace(a_case(), subject=subject))
 
@@ -83,7 +83,7 @@ def test_a_scenario_says_what_stands_inside() -> None:
     assert world.settings_with("impl")["inside"] == "impl"
 
 
-def test_what_lies_in_replaced_functions_is_declared_in_the_release_alone() -> None:
+def test_defects_in_replaced_functions_are_declared_in_the_release_alone() -> None:
     """The adapter cannot be imported without a release, so that its names are read."""
     tree = ast.parse((ADAPTER / "__init__.py").read_text(encoding="utf-8"))
     (assigned,) = (

@@ -41,5 +41,5 @@ def test_a_first_token_that_is_taken_for_a_decode_is_known() -> None:
     assert CONDITIONS["first_token"](as_decode(), DOCUMENTS)
 
 
-def test_nothing_else_is_known_beside_a_first_token() -> None:
+def test_wrong_metadata_beside_a_first_token_is_not_known() -> None:
     assert not CONDITIONS["first_token"](as_decode(num_spec_decodes=7), DOCUMENTS)

@@ -49,7 +49,7 @@ def require_ended(night: CampaignRun, least: int = 2) -> None:
         ("campaign", ()),
     ],
 )
-def test_what_was_found_is_kept_whatever_is_killed_and_replayed_by_the_next_campaign(
+def test_a_failure_is_kept_whatever_is_killed_and_replayed_by_the_next_campaign(
     kind: str, options: tuple[str, ...], here: BrokenSubject
 ) -> None:
     night = CampaignRun(here, f"{kind}_killed", "--examples", f"{_TIMES * here.examples}", *options)
@@ -116,7 +116,7 @@ def _disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def test_what_was_found_is_kept_though_an_engine_gets_no_more_memory(here: BrokenSubject) -> None:
+def test_a_failure_is_kept_though_an_engine_gets_no_more_memory(here: BrokenSubject) -> None:
     night = CampaignRun(here, "no_memory")
     night.wait_for(lambda: list(night.corpus.glob("*.json")))
     for engine in night.engines:

@@ -117,7 +117,7 @@ def test_a_row_that_the_host_knows_to_be_in_its_prompt_is_a_prefill_however_shor
 @pytest.mark.parametrize(
     "said", [{"has_prefilling": False}, {"has_prefilling": False, "has_upper_bound": True}]
 )
-def test_what_a_step_does_not_say_counts_for_nothing(said: dict[str, bool]) -> None:
+def test_values_that_a_step_does_not_give_count_for_nothing(said: dict[str, bool]) -> None:
     marked = step(row(1, 4, prefilling=True, seq_len_upper_bound=9), **said)
     bounded = step(row(1, 0, prefilling=False, seq_len_upper_bound=1), has_upper_bound=False)
     for given in (marked, bounded):
@@ -219,7 +219,7 @@ SPECULATION = {"query_start_loc_d", "num_accepted_tokens"}
         case("mode-all", step(row(1, 4)), full("all"), TABLES | COLUMNS),
     ],
 )
-def test_what_a_full_graph_reads_is_in_buffers(
+def test_fields_that_a_full_graph_reads_are_in_buffers(
     given: BuilderStep, configured: BuilderConfig, owned: set[str]
 ) -> None:
     assert base_metadata(given, configured).owned == owned

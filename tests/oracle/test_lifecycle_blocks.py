@@ -329,7 +329,7 @@ def test_a_request_that_lacks_blocks_and_is_the_last_is_preempted_itself() -> No
     assert (step.rows, step.preempted, scenario.blocks("b")) == ((), ("b",), [])
 
 
-def test_what_a_preempted_request_has_not_registered_is_lost() -> None:
+def test_unregistered_states_of_a_preempted_request_are_lost() -> None:
     scenario = chunks(4, 8)
     assert set(scenario.step(preempted=["a"]).lost) == {2, 4}
 

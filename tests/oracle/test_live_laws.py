@@ -85,7 +85,7 @@ UNWRITTEN = (1, 2, "r0", 4, [("conv", tuple(STATES[2:])), ("temporal", STATES[1]
         (of_step(idle=True, references=[], owners_after=[], free=7), "left"),
     ],
 )
-def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str) -> None:
+def test_a_violation_in_a_step_has_the_name_of_its_law(change: Change, law: str) -> None:
     seen = prefill()
     change(seen)
     assert law in [found for found, *_ in laws().step(seen)]
@@ -154,7 +154,7 @@ def test_a_state_in_words_names_the_tokens_that_it_should_not_know() -> None:
     assert checker.known.meaning(5) == "what is no request's state"
 
 
-def test_whose_wrong_state_it_is_is_checker_as_data() -> None:
+def test_the_owner_of_a_wrong_state_is_in_the_data_of_the_violation() -> None:
     checker = laws()
     checker.step(prefill())
     seen = replace(prefill(), scheduled={}, rows=[], outputs={})
@@ -167,7 +167,7 @@ def test_whose_wrong_state_it_is_is_checker_as_data() -> None:
 
 
 @pytest.mark.parametrize("change", [COUNTS, OTHER_TOKENS, TWICE, ELSEWHERE, SAYS])
-def test_what_is_about_no_state_tells_whose_request_it_is(change: Change) -> None:
+def test_a_violation_about_no_state_names_its_request(change: Change) -> None:
     seen = prefill()
     change(seen)
     assert {about["request"] for *_, about in laws().step(seen)} == {"r0"}
@@ -289,7 +289,7 @@ WRONG = [("conv", (STATES[0], STATES[1])), ("temporal", STATES[0])]
         (of_step(idle=True), [("left", {})]),
     ],
 )
-def test_what_a_step_of_two_requests_breaks_is_said_once(
+def test_a_violation_in_a_step_of_two_requests_is_reported_once(
     change: Change, broken: list[tuple[str, Any]]
 ) -> None:
     seen = two_rows()

@@ -89,7 +89,7 @@ WRITTEN_ELSEWHERE = [replace(PREFILL, written=(2, 4))]
         (0, ObservedStep(stray=[PREFILL]), "written", "a row of padding"),
     ],
 )  # fmt: skip
-def test_what_a_stage_breaks_has_the_name_of_its_law(
+def test_a_violation_in_a_stage_has_the_name_of_its_law(
     stage: int, of_batch: ObservedStep, law: str, words: str
 ) -> None:
     [(broken, seen, _, about)] = laws().step(engine((stage, of_batch)))
@@ -105,7 +105,7 @@ def test_the_last_token_s_state_from_the_stage_before_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("handed", "reads"), [((STATES[4], 99), 0), ((99, 99), 1)])
-def test_what_a_stage_makes_of_drafts_is_not_known(handed: tuple[int, ...], reads: int) -> None:
+def test_the_states_of_a_stage_behind_drafts_are_not_known(handed: tuple[int, ...], reads: int) -> None:
     followed = laws()
     followed.step(engine((1, prefill(1))))
     row = ForwardRow("r0", (NEXT, 9), computed=4, keys=(tuple(STATES[:4]),), handed=handed)

@@ -89,13 +89,15 @@ GIVEN_AWAY = of_step(
         (moved(kept={}), "owned", {}),
     ],
 )
-def test_what_a_step_breaks_has_the_name_of_its_law(change: Change, law: str, about: dict[str, Any]) -> None:
+def test_a_violation_in_a_step_has_the_name_of_its_law(
+    change: Change, law: str, about: dict[str, Any]
+) -> None:
     seen = connected()
     change(seen)
     assert broken_by(seen) == [(law, about)]
 
 
-def test_what_is_saved_and_not_written_and_what_is_not_read_breaks_nothing() -> None:
+def test_blocks_saved_but_not_written_and_blocks_not_read_break_nothing() -> None:
     seen = connected()
     moved(saving=frozenset({(1, 9)}))(seen)
     of_group(0, blocks=(6, 6))(seen)

@@ -103,7 +103,7 @@ def test_a_history_is_told_from_others_like_it(
     assert holds(f"history:{name}", *operations) is expected
 
 
-def test_what_was_refused_is_no_part_of_a_history() -> None:
+def test_a_refused_operation_is_no_part_of_a_history() -> None:
     assert holds("history:long-rollback", extend((0, 1)), ROLL_BACK)
     assert not holds("history:long-rollback", extend((0, 1)), ROLL_BACK, refused=1)
 

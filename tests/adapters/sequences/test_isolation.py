@@ -79,7 +79,7 @@ def test_a_library_is_imported_once_for_all_models(tmp_path: Path, monkeypatch: 
     assert not models & set(others)
 
 
-def test_what_is_saved_in_a_process_is_loaded_in_another_one(library: Isolated) -> None:
+def test_a_state_saved_in_a_process_is_loaded_in_another_process(library: Isolated) -> None:
     library.begin("small")
     first, second = library.new("small", 0, {}), library.new("small", 0, {}, process=1)
     library.call("small", "extend", first, [(0, [1, 2, 3])])
@@ -98,6 +98,6 @@ def test_a_function_that_the_port_lacks_is_not_offered(library: Isolated) -> Non
         library.call("small", "generate", context, 0, 2)
 
 
-def test_what_is_offered_is_asked_in_the_process_of_the_model(library: Isolated) -> None:
+def test_offered_functions_are_asked_for_in_the_process_of_the_model(library: Isolated) -> None:
     assert library.features("small", "new") == {"micro_batch": (8, 1, 3)}
     assert library.features("small", "extend") == {}

@@ -148,7 +148,7 @@ def test_falsified_inputs_are_the_smallest_ones(mixed: Ended) -> None:
     assert mixed.case(EXACT).calls[0].named == {"x": 0, "y": 0}
 
 
-def test_what_is_printed_has_reasons_and_reports_in_plain_lines(mixed: Ended) -> None:
+def test_the_output_has_reasons_and_reports_in_plain_lines(mixed: Ended) -> None:
     assert "not applicable: 1 property of functions that toy_of_campaign does not offer" in mixed.output
     reports = re.findall(r"^  report +(.*)", mixed.output, re.MULTILINE)
     assert reports
@@ -231,7 +231,7 @@ def test_a_clean_campaign_says_how_it_was_run_and_exits_0(tmp_path: Path) -> Non
     assert "\nCLEAN\n" in ended.output
 
 
-def test_what_there_was_no_time_for_is_named_with_the_budget_that_would_do(tmp_path: Path) -> None:
+def test_properties_without_time_are_named_with_the_budget_that_would_do(tmp_path: Path) -> None:
     first_visits = list(dict.fromkeys(name for name, _ in visits()))
     last = max((EXACT, ROUNDS_UP, PADDED), key=first_visits.index)
 

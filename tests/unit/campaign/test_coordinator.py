@@ -119,7 +119,7 @@ def test_a_property_that_is_always_too_slow_is_tried_four_times_before_rounds_be
     assert [is_first(task) for task in given[:6]] == [True] * 4 + [False] * 2
 
 
-def test_what_was_met_and_not_shrunk_gets_another_look_first(tmp_path: Path) -> None:
+def test_a_failure_that_was_not_shrunk_is_explored_again_first(tmp_path: Path) -> None:
     def cut_short(task: Explore, actor: Actor) -> None:
         if task.property != PADDED or not is_first(task):
             passes(task, actor)
@@ -142,14 +142,14 @@ def test_a_failing_property_is_explored_past_what_was_found(tmp_path: Path) -> N
     assert statuses(record)[EXACT] == "FALSIFIED"
 
 
-def test_what_is_in_the_corpus_is_replayed_before_everything_else(tmp_path: Path) -> None:
+def test_cases_of_the_corpus_are_replayed_before_any_exploration(tmp_path: Path) -> None:
     a_case(property_id=EXACT).save(tmp_path / "corpus" / "one.json")
     a_case(property_id="toys/not-chosen").save(tmp_path / "corpus" / "other.json")
     record, _ = pretended(tmp_path, passes, budget=0.3)
     assert [replay.file for replay in record.corpus] == ["one.json"]
 
 
-def test_what_cannot_be_shrunk_is_gone_past_after_a_while(tmp_path: Path) -> None:
+def test_a_failure_that_cannot_be_shrunk_is_gone_past_after_three_tries(tmp_path: Path) -> None:
     case = a_case(property_id=EXACT, subject="impl")
 
     def cut_short(task: Explore, actor: Actor) -> None:
@@ -273,7 +273,7 @@ def test_a_property_that_kills_workers_in_every_way_is_given_up_and_others_are_n
     assert code_of(record) == 2
 
 
-def test_what_a_worker_had_in_hand_when_it_died_is_found(tmp_path: Path) -> None:
+def test_the_pending_case_of_a_worker_that_died_is_found(tmp_path: Path) -> None:
     def dies(task: Explore, actor: Actor) -> None:
         actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
         actor.die()
@@ -337,7 +337,7 @@ def test_a_campaign_that_is_interrupted_before_the_canary_is_not_to_be_trusted(t
     assert (record.interrupted, verdict(record).word, code_of(record)) == (True, "NOT TO BE TRUSTED", 2)
 
 
-def test_what_a_worker_had_in_hand_is_found_though_its_device_is_lost(tmp_path: Path) -> None:
+def test_the_pending_case_of_a_worker_is_found_though_its_device_is_lost(tmp_path: Path) -> None:
     def loses(task: Explore, actor: Actor) -> None:
         actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
         actor.say(DeviceLost("it has fallen off the bus"))
@@ -377,7 +377,7 @@ def left_by_another(folder: Path) -> Path:
     )
 
 
-def test_what_a_running_campaign_has_in_hand_is_none_of_another_s_business(tmp_path: Path) -> None:
+def test_pending_cases_of_a_running_campaign_are_left_to_that_campaign(tmp_path: Path) -> None:
     left = left_by_another(tmp_path)
     with (left.parents[1] / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -386,7 +386,7 @@ def test_what_a_running_campaign_has_in_hand_is_none_of_another_s_business(tmp_p
     assert (record.corpus, record.buckets) == ([], [])
 
 
-def test_what_a_campaign_that_is_gone_had_in_hand_is_replayed(tmp_path: Path) -> None:
+def test_pending_cases_of_a_campaign_that_is_gone_are_replayed(tmp_path: Path) -> None:
     left = left_by_another(tmp_path)
     record, _ = pretended(tmp_path, passes, budget=0.3, only=EXACT)
     assert not left.exists()
@@ -424,7 +424,7 @@ def test_a_campaign_goes_on_where_its_record_cannot_be_written(tmp_path: Path) -
     assert statuses(record)[PADDED] == "passed"
 
 
-def test_what_is_known_is_on_disk_while_it_runs(tmp_path: Path) -> None:
+def test_the_record_is_on_disk_while_the_campaign_runs(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def watch(campaign: Campaign) -> None:
@@ -439,7 +439,7 @@ def test_what_is_known_is_on_disk_while_it_runs(tmp_path: Path) -> None:
     ("examples", "fails", "code"),
     [(TELLING - 1, False, 0), (TELLING, False, 2), (TELLING - 1, True, 1), (TELLING, True, 1)],
 )
-def test_what_is_not_tested_after_enough_examples_or_has_to_be_is_not_clean(
+def test_a_required_property_or_all_that_are_not_tested_are_not_clean(
     tmp_path: Path, examples: int, fails: bool, code: int
 ) -> None:
     tried: list[Explore] = []

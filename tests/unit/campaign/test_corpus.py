@@ -257,13 +257,13 @@ def test_a_case_is_found_by_its_property() -> None:
     assert path_of(wanted, KEPT) == path
 
 
-def test_one_of_several_cases_of_a_property_is_asked_for(two: tuple[Path, Path]) -> None:
+def test_a_property_with_several_cases_is_refused_as_the_name_of_a_case(two: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match=rf"^id = 'toys/divide', .* one of {two[0].name}, {two[1].name} "):
         Corpus(two[0].parent).find("toys/divide")
 
 
 @pytest.mark.parametrize("wanted", ["0123", "", "f"])
-def test_what_is_not_one_case_is_answered_by_those_that_it_could_be(
+def test_an_ambiguous_name_of_a_case_is_answered_with_the_possible_cases(
     two: tuple[Path, Path], wanted: str
 ) -> None:
     with pytest.raises(
@@ -378,7 +378,7 @@ def test_long_tuples_come_back_as_they_were(values: tuple[object, ...]) -> None:
     assert list(map(type, found.expected[0].after[0][1])) == list(map(type, values))
 
 
-def test_what_a_table_is_filled_up_with_takes_no_room() -> None:
+def test_the_filling_of_a_table_takes_no_room() -> None:
     assert len(replace(a_case(actual=(Returned(LONG),)), failure=None).to_json()) < 1200
 
 

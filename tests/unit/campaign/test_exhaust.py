@@ -123,7 +123,7 @@ def test_a_subject_without_the_functions_is_not_green(tmp_path: Path) -> None:
     assert ended.row("chunks")[1:] == ["", "0", lacks]
 
 
-def test_what_a_bound_counts_and_leaves_out_is_printed(tmp_path: Path) -> None:
+def test_inputs_that_a_bound_counts_and_leaves_out_are_printed(tmp_path: Path) -> None:
     def tries(task: Explore, actor: Actor) -> None:
         actor.passes(task, tried=1, exhausted=task.inputs is not None and task.inputs.bound < 3)
 

@@ -182,7 +182,7 @@ def test_examples_are_counted_once_in_progress_and_end_together(make: Make, monk
     assert 0 < compared < 30
 
 
-def test_what_was_launched_before_a_task_is_reported_with_it(make: Make, monkeypatch: Any) -> None:
+def test_launches_before_a_task_are_reported_with_the_task(make: Make, monkeypatch: Any) -> None:
     first, second = (How("copy", EXECUTED, "", f"copy.py:{line}") for line in (3, 5))
     waiting = [Counter({first: 1}), Counter({second: 2})]
     monkeypatch.setattr(Worker, "take_launches", lambda worker: waiting.pop(0) if waiting else Counter())
@@ -231,14 +231,14 @@ def test_a_search_without_the_simplest_example_shrinks_to_the_simplest_example(m
         assert (x_of(found), found.shrunk) == (200, True)
 
 
-def test_what_an_exploration_has_found_is_shrunk_though_its_patience_is_over(
+def test_a_failure_is_shrunk_though_the_patience_of_its_exploration_is_over(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = _no_patience_after(monkeypatch, lambda x: x >= 200)
     assert x_of(first(explored(make(found)))) == 200
 
 
-def test_what_an_exploration_has_found_is_shrunk_until_its_deadline(
+def test_a_failure_is_shrunk_until_the_deadline_of_its_exploration(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[int] = []
@@ -319,7 +319,7 @@ def _no_patience_after(
 # What it finds.
 
 
-def test_what_fails_is_shrunk_reported_and_kept(make: Make, tmp_path: Path) -> None:
+def test_a_failure_is_shrunk_reported_and_kept(make: Make, tmp_path: Path) -> None:
     worker = make()
     end = explored(worker, seed=123)
     found = first(end)
@@ -372,7 +372,7 @@ def test_a_bucket_that_was_met_is_gone_past_and_counted(make: Make) -> None:
     assert end.failing[met] > 5
 
 
-def test_what_a_property_prints_stays_out_of_the_display(
+def test_the_output_of_a_property_stays_out_of_the_display(
     make: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     explored(make(lambda trial, x: print("noise")))
@@ -460,7 +460,7 @@ def test_a_failure_that_does_not_repeat_is_kept_and_reported_as_such(make: Make,
     assert kept_in(tmp_path) == {first(end).buckets[0]}
 
 
-def test_what_was_found_stands_where_its_report_cannot_be_written(make: Make, tmp_path: Path) -> None:
+def test_a_failure_counts_though_its_report_cannot_be_written(make: Make, tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("in place of the folder")
     end = explored(make())
     assert (end.status, first(end).report) == ("falsified", "")

@@ -187,7 +187,7 @@ def test_as_new_nothing_is_declared(tmp_path: Path) -> None:
     assert {row.status for row in record.properties} <= {"passed", "known"}
 
 
-def test_what_a_dead_worker_had_in_hand_of_a_known_defect_is_no_finding(tmp_path: Path) -> None:
+def test_the_pending_case_of_a_known_defect_of_a_dead_worker_is_no_finding(tmp_path: Path) -> None:
     def dies(task: Explore, actor: Actor) -> None:
         if not task.isolated:
             actor.leave(ROUNDS_UP, a_case(property_id=ROUNDS_UP, subject="toy_declaring"))

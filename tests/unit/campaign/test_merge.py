@@ -56,7 +56,7 @@ def pair(shard: dict[str, Any], other: dict[str, Any]) -> CampaignRecord:
     return merge_records([a_shard(0, **shard), a_shard(1, **other)])
 
 
-def test_what_shards_did_adds_up() -> None:
+def test_examples_and_seconds_of_shards_add_up() -> None:
     whole = pair({}, {"properties": [a_property(launches=True)]})
     assert whole.properties == [a_property(counts=Counts(20, 20), seconds=4.0, launches=True)]
     assert (whole.examples, whole.seconds, whole.complete, whole.warnings) == (20, 101.0, True, [])
@@ -169,7 +169,7 @@ def test_shards_that_found_nothing_are_a_clean_campaign(tmp_path: Path) -> None:
     assert files == {"campaign.json", "report.html", "summary.md"}
 
 
-def test_what_a_shard_found_has_its_report_and_its_case_here(tmp_path: Path) -> None:
+def test_a_failure_of_a_shard_has_its_report_and_its_case_here(tmp_path: Path) -> None:
     desk = Desk(tmp_path, [a_shard(0), a_shard(1, buckets=[a_bucket()])])
     assert desk.merge() == 1
     (bucket,) = desk.written.buckets
@@ -180,7 +180,7 @@ def test_what_a_shard_found_has_its_report_and_its_case_here(tmp_path: Path) -> 
     assert entry.case.first_seen == NEW
 
 
-def test_what_cannot_be_read_is_named_and_the_others_are_merged(
+def test_an_unreadable_record_is_named_and_the_others_are_merged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk = Desk(tmp_path, [a_shard(0), a_shard(1)])
@@ -214,7 +214,7 @@ def test_what_cannot_be_read_is_named_and_the_others_are_merged(
     ],
     ids=str,
 )
-def test_what_does_not_belong_together_is_refused_and_nothing_is_written(
+def test_shards_that_do_not_belong_together_are_refused_before_a_file_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], message: str
 ) -> None:
     desk = Desk(tmp_path, [a_shard(0), a_shard(**{"shard": 1, "seconds": 101.0} | other)])
@@ -282,7 +282,7 @@ def test_a_case_that_one_shard_replayed_counts_although_another_had_no_time(orde
     assert pair(shard, other).corpus == [rows[0]]
 
 
-def test_one_of_several_campaigns_can_be_chosen(tmp_path: Path) -> None:
+def test_a_campaign_among_several_can_be_chosen(tmp_path: Path) -> None:
     days = [a_shard(shard, id="day") for shard in (0, 1)]
     assert Desk(tmp_path, [*days, a_shard(0), a_shard(1)]).merge("--id", "night") == 0
 

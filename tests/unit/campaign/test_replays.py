@@ -132,7 +132,7 @@ def test_a_case_without_time_for_its_replay_leaves_the_campaign_incomplete(
     assert any(f"{len(left)} cases of the corpus were not replayed" in reason for reason in found.reasons)
 
 
-def test_what_was_not_replayed_is_named_in_terminal_and_summary(
+def test_cases_that_were_not_replayed_are_named_in_terminal_and_summary(
     hurried: CampaignRecord, tmp_path: Path
 ) -> None:
     lines: list[str] = []

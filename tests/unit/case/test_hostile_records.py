@@ -37,7 +37,7 @@ def everything(folder: Path) -> list[str]:
 
 
 @cases
-def test_what_is_no_case_is_refused_by_file_place_value_and_rule(tmp_path: Path, hostile: Hostile) -> None:
+def test_a_malformed_case_is_refused_by_file_place_value_and_rule(tmp_path: Path, hostile: Hostile) -> None:
     path = written(tmp_path / "case.json", hostile)
     with pytest.raises(ValueError, match=r"but should|JSON") as refused:
         Case.load(path)
@@ -48,7 +48,7 @@ def test_what_is_no_case_is_refused_by_file_place_value_and_rule(tmp_path: Path,
 
 
 @cases
-def test_what_is_no_case_is_told_of_and_the_other_cases_of_the_corpus_are_replayed(
+def test_a_malformed_case_is_reported_and_the_rest_of_the_corpus_is_replayed(
     tmp_path: Path, hostile: Hostile
 ) -> None:
     written(tmp_path / "a.json", hostile)
@@ -61,7 +61,7 @@ def test_what_is_no_case_is_told_of_and_the_other_cases_of_the_corpus_are_replay
 
 
 @pytest.mark.parametrize("hostile", FILES, ids=lambda hostile: hostile.tries)
-def test_what_is_no_file_of_a_case_is_told_of_and_the_other_cases_are_read(
+def test_a_path_that_is_no_file_of_a_case_is_reported_and_the_rest_is_read(
     tmp_path: Path, hostile: HostileFile
 ) -> None:
     folder = tmp_path / "corpus"
@@ -75,7 +75,7 @@ def test_what_is_no_file_of_a_case_is_told_of_and_the_other_cases_are_read(
 
 
 @records
-def test_what_is_no_record_is_refused_by_file_place_value_and_rule(tmp_path: Path, hostile: Hostile) -> None:
+def test_a_malformed_record_is_refused_by_file_place_value_and_rule(tmp_path: Path, hostile: Hostile) -> None:
     path = written(tmp_path / FILE, hostile)
     with pytest.raises(ValueError, match=r"but should|JSON") as refused:
         CampaignRecord.load(path)
@@ -84,7 +84,7 @@ def test_what_is_no_record_is_refused_by_file_place_value_and_rule(tmp_path: Pat
 
 
 @some_records
-def test_what_is_no_record_is_not_merged_and_writes_nothing(
+def test_a_malformed_record_is_not_merged_and_no_file_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hostile: Hostile
 ) -> None:
     written(tmp_path / "from" / FILE, hostile)
@@ -113,7 +113,7 @@ def test_a_record_whose_case_is_hostile_makes_no_report_of_it(
 
 
 @pytest.mark.parametrize("hostile", FILES, ids=lambda hostile: hostile.tries)
-def test_what_is_no_file_of_a_record_is_left_out_of_a_merge(
+def test_a_path_that_is_no_file_of_a_record_is_left_out_of_a_merge(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], hostile: HostileFile
 ) -> None:
     (tmp_path / "from" / "a").mkdir(parents=True)

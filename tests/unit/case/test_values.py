@@ -166,7 +166,7 @@ def test_every_case_comes_back_from_json_as_it_was(case: Case) -> None:
 @pytest.mark.parametrize(
     "value", [object(), {1, 2}, bytearray(b"1"), 1j, [object()], Case], ids=lambda value: type(value).__name__
 )
-def test_what_is_no_plain_data_is_not_encoded(value: Any) -> None:
+def test_objects_that_are_no_plain_data_are_not_encoded(value: Any) -> None:
     with pytest.raises(ValueError, match="but should be plain data"):
         encode(value)
 
@@ -363,7 +363,7 @@ def test_the_tensors_that_differ_are_kept() -> None:
     [(int32([[1, 2], [3, 4]]), GAPS), (record("R", a=1), record("R", b=2, a=1))],
     ids=["through strides", "fields that are not expected"],
 )
-def test_what_does_not_matter_is_no_difference(expected: Value, actual: Value) -> None:
+def test_identity_and_place_without_a_rule_are_no_difference(expected: Value, actual: Value) -> None:
     assert difference(expected, actual, "result", places=True) is None
 
 

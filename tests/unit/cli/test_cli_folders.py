@@ -72,7 +72,7 @@ def test_reports_do_not_go_where_a_checkout_is() -> None:
         require_own(ROOT, "reports", "reports")
 
 
-def test_what_a_command_has_written_it_may_write_again(tmp_path: Path) -> None:
+def test_a_command_may_write_into_a_folder_that_it_has_written(tmp_path: Path) -> None:
     mark(tmp_path / "new", "reports")
     (tmp_path / "new" / "index.json").touch()
     require_own(tmp_path / "new", "reports", "out")

@@ -142,7 +142,7 @@ def test_an_expected_failure_that_no_longer_fails_is_reported_and_may_be_a_failu
 
 
 @pytest.mark.slow
-def test_what_is_declared_as_unsupported_is_not_applicable(tmp_path: Path) -> None:
+def test_properties_declared_as_unsupported_are_not_applicable(tmp_path: Path) -> None:
     file = tmp_path / "xfails.toml"
     entry = f'[[unsupported]]\nproperties = ["{OFFSETS}", "chunk-metadata/*"]\nwhy = "no empty sequences"\n'
     file.write_text(entry, encoding="utf-8")

@@ -99,7 +99,7 @@ def names_in(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
-def test_one_package_lands_in_site_packages(wheel: Path) -> None:
+def test_site_packages_get_a_single_package(wheel: Path) -> None:
     top = {name.partition("/")[0] for name in names_in(wheel)}
     assert {re.sub(r"-[\d.]+\.", ".", name) for name in top} == {"statecheck", "statecheck.dist-info"}
 

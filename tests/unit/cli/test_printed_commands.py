@@ -236,7 +236,9 @@ AGAIN = re.compile(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("started", STARTED.values(), ids=STARTED)
-def test_what_a_campaign_prints_shows_the_defect_until_it_is_mended(started: str, tmp_path: Path) -> None:
+def test_printed_commands_of_a_campaign_show_the_defect_until_it_is_mended(
+    started: str, tmp_path: Path
+) -> None:
     folder = copied(tmp_path / "it's statecheck")
     port = folder / "of mine" / "my_broken.py"
     port.parent.mkdir()

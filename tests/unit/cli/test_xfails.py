@@ -133,7 +133,7 @@ def test_a_port_that_cannot_be_imported_has_the_documents_names(
     assert "no_such_port" in capsys.readouterr().err
 
 
-def test_what_is_declared_is_not_added_again_and_what_was_there_stays(tmp_path: Path) -> None:
+def test_a_declared_defect_is_not_added_again_and_earlier_entries_stay(tmp_path: Path) -> None:
     campaign(tmp_path, bucket(TEXTS["emoji"]))
     _, file = update(tmp_path)
     before = file.read_bytes()

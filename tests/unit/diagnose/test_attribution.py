@@ -192,7 +192,7 @@ def test_the_step_of_an_engine_is_told_with_the_call(behind: Found, monkeypatch:
     ],
     ids=["faults there too", "does not end there either", "the device's own", "prints"],
 )
-def test_what_ended_its_process_is_tried_on_a_cpu_and_told_with_the_line(
+def test_a_case_that_ended_its_process_is_tried_on_a_cpu_and_told_with_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, kind: Literal["fault", "hang"], message: str
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))

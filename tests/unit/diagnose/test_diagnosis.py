@@ -165,7 +165,7 @@ def test_an_earlier_example_that_fails_alone_takes_the_case_s_place(tmp_path: Pa
     ids=["the state of one process", "every third call"],
 )
 @pytest.mark.slow
-def test_what_cannot_be_shown_again_is_never_said_to_be_gone(
+def test_a_failure_that_cannot_be_shown_again_is_never_said_to_be_gone(
     tmp_path: Path, body: str, flags: bool, depends_on: str, device: str
 ) -> None:
     with found_on(tmp_path, body, flags=flags) as found:

@@ -181,7 +181,7 @@ def not_here(x: int, y: int) -> int:
     raise NotOffered(f"no division of {x} by {y}")
 
 
-def test_what_a_release_does_not_offer_is_not_applicable() -> None:
+def test_a_case_of_a_call_that_a_release_does_not_offer_is_not_applicable() -> None:
     assert verdict(DIVIDED, subject_of(not_here)) == (NOT_APPLICABLE, "no division of 5 by 2")
 
 
@@ -204,7 +204,7 @@ def test_a_declared_defect_is_known_and_another_one_is_not() -> None:
     assert verdict(DIVIDED, subject_of(right, known))[0] == FIXED
 
 
-def test_what_is_known_is_taken_for_new_on_request() -> None:
+def test_a_known_defect_is_taken_for_new_on_request() -> None:
     known = KnownDeviation("toys/divide", "https://example.org/1", ROUNDS)
     assert replay_case(DIVIDED, subject_of(wrong, known), "cpu", as_new=True).verdict == FAILED
 
@@ -224,7 +224,7 @@ def test_a_case_whose_launch_cannot_be_executed_is_not_applicable() -> None:
     assert verdict(DIVIDED, subject_of(unknown)) == (NOT_APPLICABLE, words)
 
 
-def test_what_the_sanitizer_found_is_not_fixed_where_it_does_not_watch() -> None:
+def test_a_finding_of_the_sanitizer_is_not_fixed_where_nothing_is_watched() -> None:
     raced = replace(DIVIDED, actual=(Raised("RaceBetweenPrograms", "two programs race", kind="race"),))
     assert raced.sanitized
     for sanitized, becomes in ((False, NOT_APPLICABLE), (True, FIXED)):

@@ -79,7 +79,7 @@ def replayed(folder: Path, source: str, *arguments: str, case: Case | None = Non
     ids=["exits", "is killed", "sleeps", "holds the GIL", "exits in Python", "mended"],
 )
 @pytest.mark.slow
-def test_what_a_call_does_to_its_process_fails_the_case(
+def test_a_call_that_ends_or_keeps_its_process_fails_the_case(
     tmp_path: Path, body: str, code: int, message: str
 ) -> None:
     found, output = replayed(tmp_path, PORT.format(body=body), "--time-limit", "1s")

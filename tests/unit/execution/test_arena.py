@@ -171,12 +171,12 @@ SEEN: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_what_is_seen_is_what_is_seen_of_memory_of_their_own(name: str) -> None:
+def test_outcomes_are_those_of_tensors_with_memory_of_their_own(name: str) -> None:
     assert outcomes(a_port(True), *SEEN[name]) == outcomes(a_port(False), *SEEN[name])
 
 
 @pytest.mark.parametrize("name", SEEN)
-def test_what_does_not_fit_has_memory_of_its_own(name: str) -> None:
+def test_a_tensor_that_does_not_fit_has_memory_of_its_own(name: str) -> None:
     """The first tensor of an example fits, and no other one."""
     assert outcomes(a_port(Arena("cpu", 512)), *SEEN[name]) == outcomes(a_port(False), *SEEN[name])
 
@@ -209,7 +209,7 @@ def test_a_write_into_a_named_tensor_that_a_later_call_is_handed_is_seen_then() 
     assert (first.changed, later.changed) == ((), ("y",))
 
 
-def test_what_an_example_has_damaged_is_whole_in_the_next_one() -> None:
+def test_memory_damaged_by_an_example_is_whole_in_the_next_example() -> None:
     port = a_port(True)
     outcomes(port, X, Y, call("poke", x=Name("x"), distance=-1, y=Name("y")))
     (found,) = filter(None, outcomes(port, X, Y, call("total", x=Name("x"), y=Name("y"))))
@@ -233,7 +233,7 @@ def test_memory_is_handed_out_once_an_example() -> None:
 
 
 @pytest.mark.parametrize(("nbytes", "room"), [(LARGEST + 1, 4 * LARGEST), (513, 512), (LARGEST, LARGEST - 1)])
-def test_what_is_too_large_gets_nothing(nbytes: int, room: int) -> None:
+def test_a_tensor_that_is_too_large_gets_no_memory_of_the_arena(nbytes: int, room: int) -> None:
     arena = Arena("cpu", room)
     assert arena.reserve(nbytes) is None
     assert arena.reserve(8) == 0

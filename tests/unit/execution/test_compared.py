@@ -85,7 +85,7 @@ def test_a_result_without_rows_is_no_evidence() -> None:
     assert (found.examples, found.compared, found.parts, found.vacuous) == (1, 0, 0, 1)
 
 
-def test_what_the_adapter_alone_executes_is_no_evidence() -> None:
+def test_calls_that_the_adapter_alone_executes_are_no_evidence() -> None:
     context = context_of(port_of(list_copies=never, copy_runs=never))
     load_properties()[COPIED].explore(context, seed=1, max_examples=30)
     assert context.counts.compared == 0
@@ -108,7 +108,7 @@ def never(**arguments: Any) -> Any:
     raise NotImplementedError
 
 
-def test_what_a_port_implements_in_part_is_passed_and_the_rest_counted() -> None:
+def test_inputs_that_a_port_implements_in_part_pass_and_the_rest_is_counted() -> None:
     def chunk_offsets(cu_seqlens: list[int], chunk_size: int) -> list[int]:
         if chunk_size > 1:
             raise NotImplementedError

@@ -110,19 +110,19 @@ def test_contents_follow_the_steps(steps: tuple[Any, ...], name: str, held: Valu
     assert memory(*steps).contents(name) == held
 
 
-def test_what_is_learned_of_a_view_is_known_of_its_memory() -> None:
+def test_contents_learned_of_a_view_are_known_of_its_memory() -> None:
     known = memory(POOL, WORD)
     known.learn({"word": Tensor("int32", (1,), (-1,))})
     assert known.contents("pool") == raw(b"\0\1\2\3\xff\xff\xff\xff")
 
 
-def test_what_is_learned_of_memory_is_known_of_its_views() -> None:
+def test_contents_learned_of_memory_are_known_of_its_views() -> None:
     known = memory(POOL, WORD)
     known.learn({"pool": raw(bytes(8))})
     assert known.contents("word") == Tensor("int32", (1,), (0,))
 
 
-def test_what_is_learned_of_a_path_is_forgotten_with_its_owner() -> None:
+def test_contents_learned_of_a_path_are_forgotten_with_its_owner() -> None:
     known = memory()
     known.bind("ctx", call("C.create"))
     known.learn({"ctx.out": int32([1]), "ctx_2.out": int32([2])})
@@ -273,7 +273,7 @@ def test_a_write_that_is_not_observed_falsifies(trial: Any) -> None:
         example.agrees(adding(5, observes=("counter.total",)))
 
 
-def test_what_was_observed_is_part_of_the_case(trial: Any) -> None:
+def test_observed_contents_are_part_of_the_case(trial: Any) -> None:
     example = trial(add_one_number)
     example.run(*MAKE)
     with pytest.raises(Falsified) as caught:

@@ -84,7 +84,7 @@ def test_the_documents_names_need_no_line_and_may_stand_beside_helpers() -> None
     assert adapted(both).has("prepare_chunk_offsets")
 
 
-def test_what_is_required_has_to_be_offered() -> None:
+def test_required_functions_have_to_be_offered() -> None:
     offers = Offers(adapted(port(chunk_offset=nothing, query_lens=nothing)))
     offers.require(("query_lens",))
     with pytest.raises(

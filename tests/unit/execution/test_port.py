@@ -479,7 +479,7 @@ class Context:
         ("nowhere", record("Missing")),
     ],
 )
-def test_what_an_object_holds_is_observed_by_its_path(
+def test_attributes_of_an_object_are_observed_by_their_path(
     run: Run, device: str, path: str, contents: Value
 ) -> None:
     steps = call("make", bind="ctx"), call("f", observes=(path,))

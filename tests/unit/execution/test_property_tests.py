@@ -174,7 +174,7 @@ def test_refusals_and_orders_skip_a_subject_without_refusals_and_launches(tmp_pa
     assert " passed" not in found.output.splitlines()[-1]
 
 
-def test_what_the_rules_do_not_know_is_counted_when_it_is_seen() -> None:
+def test_fields_that_the_rules_do_not_know_are_counted_when_they_are_seen() -> None:
     rules = Returned(record("R", size=1, rows=(record("Row", at=0),)), after=(("x", 1),))
     seen = Returned(
         record("R", size=1, extra=2, rows=(record("Row", at=0, to=1),)), after=(("x", 1), ("y", 2))
@@ -184,7 +184,7 @@ def test_what_the_rules_do_not_know_is_counted_when_it_is_seen() -> None:
     assert unchecked(Refusal("x"), Raised("ValueError", "x", after=(("pool0", 1),))) == ["pool"]
 
 
-def test_what_an_example_compares_without_a_rule_is_in_the_counts_of_its_bench() -> None:
+def test_fields_compared_without_a_rule_are_in_the_counts_of_the_context() -> None:
     subject = toy(cdiv=lambda x, y: -(-x // y))
     context = ExecutionContext(subject, InProcess(subject, "cpu"))
     context.begin(a_property()).agrees(Let("a", int32([1])), call("cdiv", x=5, y=2, observes=["a"]))
@@ -212,7 +212,7 @@ NOT_EXECUTED = "1 not executed: move_kernel (tt.new), 2 launches"
     ],
     ids=["what no rule knows", "launches"],
 )
-def test_what_tests_report_stands_once_at_the_end_of_a_session(seen: dict[str, list[Any]], line: str) -> None:
+def test_reports_of_tests_stand_once_at_the_end_of_a_session(seen: dict[str, list[Any]], line: str) -> None:
     plugin = PropertyTests(Path(), bench_of_nothing())
     for name in ("test_one", "test_two"):
         for phase in ("setup", "call", "teardown"):

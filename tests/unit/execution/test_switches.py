@@ -80,7 +80,7 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
         yield found
 
 
-def test_what_only_an_interleaving_shows_no_order_of_whole_programs_does(early: Found) -> None:
+def test_a_defect_of_interleavings_shows_in_no_order_of_whole_programs(early: Found) -> None:
     assert not [order for order in IN_TURN if early.fails(order)]
 
 

@@ -51,7 +51,7 @@ def shrunk(device: str) -> torch.Tensor:
     ],
     ids=["strided", "empty", "large", "complex", "negative", "sparse", "shrunk"],
 )
-def test_what_is_not_one_short_run_of_bytes_is_read_alone(
+def test_a_tensor_that_is_no_short_run_of_bytes_is_read_alone(
     made: Callable[[str], torch.Tensor], device: str
 ) -> None:
     assert not has_few_bytes(made(device))

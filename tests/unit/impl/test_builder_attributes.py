@@ -53,7 +53,7 @@ def test_a_gdn_builder_may_be_configured_for_speculation_without_drafts(drafts: 
 
 
 @pytest.mark.parametrize("kind", ["mamba1", "mamba2", "gdn"])
-def test_what_only_the_document_s_own_classes_check_is_refused_by_name(kind: str) -> None:
+def test_values_that_only_the_documents_classes_check_are_refused_by_name(kind: str) -> None:
     setup = BuilderSetup(kind)
     cache = SimpleNamespace(mamba_cache_mode="some")
     with pytest.raises(ValueError, match=r"^mamba_cache_mode = 'some', but should be one of "):

@@ -88,7 +88,7 @@ def read_on_a_device(**known: Any) -> Any:
     )
 
 
-def test_what_the_host_does_not_know_of_decodes_is_not_checked() -> None:
+def test_values_of_decodes_that_the_host_does_not_know_are_not_checked() -> None:
     lengths = np.array([1, 5])
     with pytest.raises(
         ValueError, match=r"^is_prefilling = None, but should be given, since row 0 has no prior"

@@ -63,7 +63,9 @@ def built(setup: BuilderSetup, step: BuildCall, *, wide: bool) -> Any:
 @pytest.mark.parametrize("mode", ["none", "align", "all"])
 @pytest.mark.parametrize("kind", ["mamba1", "mamba2", "gdn"])
 @pytest.mark.parametrize("name", STEPS)
-def test_what_is_built_has_the_same_numbers(name: str, kind: str, mode: str, graphs: bool) -> None:
+def test_metadata_of_64_bits_have_the_numbers_of_32_bits(
+    name: str, kind: str, mode: str, graphs: bool
+) -> None:
     drafted = any(row.drafts > 0 for row in STEPS[name].requests)
     if (kind == "gdn" and mode == "all") or (kind == "mamba1" and drafted):
         pytest.skip("no such builder")

@@ -103,7 +103,7 @@ def staged(
 
 
 @pytest.mark.parametrize(("mode", "columns", "outputs"), list(product(("none", "align"), (1, 3), (1, 2, 4))))
-def test_one_launch_writes_what_torch_does_tensor_by_tensor(
+def test_a_single_launch_writes_the_values_that_torch_writes_by_tensor(
     mode: str, columns: int, outputs: int, device: str
 ) -> None:
     for batch in BATCHES:

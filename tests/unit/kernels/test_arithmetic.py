@@ -152,7 +152,7 @@ def check_scalars(case: ArithmeticCase, arrays: list[Array]) -> None:
         ("scf.if", ("i1",), "i32", {}),
     ],
 )
-def test_what_is_not_executed_is_not_known(
+def test_operations_that_are_not_executed_are_not_known(
     name: str, types: tuple[str, ...], result: str, attributes: dict[str, str]
 ) -> None:
     assert operation(name, types, result, attributes) is None

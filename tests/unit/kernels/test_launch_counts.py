@@ -61,7 +61,7 @@ def test_launches_of_all_variants_of_a_kernel_are_counted_under_its_place() -> N
     assert found == {How("step_kernel", EXECUTED, place=f"{FILE}:{line}"): 3}
 
 
-def test_what_is_taken_over_is_told_once() -> None:
+def test_launches_that_are_taken_over_are_told_once() -> None:
     launched()
     assert not take()
     assert launched().total() == 1

@@ -30,7 +30,7 @@ def test_lanes_that_are_closer_than_their_elements_are_wide_are_no_run(chosen: i
         overlapping_kernel[(1,)](torch.zeros(16, dtype=torch.int32), chosen, WIDE=tl.int64)
 
 
-def test_one_lane_of_them_is_fine() -> None:
+def test_a_single_lane_of_wide_elements_is_fine() -> None:
     out = torch.zeros(16, dtype=torch.int32)
     with sanitize():
         overlapping_kernel[(1,)](out, 0b100, WIDE=tl.int64)

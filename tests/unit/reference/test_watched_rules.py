@@ -54,7 +54,7 @@ def test_watchers_are_not_called_while_rules_are_unwatched() -> None:
     assert seen == [8, 4]
 
 
-def test_what_a_rule_refuses_has_no_answer_to_see() -> None:
+def test_a_refused_input_of_a_rule_has_no_answer_to_see() -> None:
     half, seen = halves(), list[int]()
     watches(half)(seen.append)
     with pytest.raises(Refused, match="number = 5"):

@@ -134,7 +134,7 @@ def test_the_exit_code_is_that_of_the_newest_one(bisect: ToyBisect, newest: str,
     assert bisect.run() == code
 
 
-def test_what_was_not_tried_is_said_with_the_command_that_tries_it(
+def test_releases_that_were_not_tried_are_named_with_the_command_that_tries_them(
     bisect: ToyBisect, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bisect.verdicts |= {"0.26.0": "FIXED", "0.27.0": "FIXED", "0.27.1": "FIXED"}
@@ -181,7 +181,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     monkeypatch.setattr(Replays, "on_release", tried)
 
 
-def test_what_is_known_when_it_is_interrupted_is_told_and_kept(
+def test_results_before_an_interruption_are_told_and_kept(
     bisect: ToyBisect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (bisect.case.parent / "report.md").write_text("# x\n\n## Run it again\n\nso\n", encoding="utf-8")
@@ -205,7 +205,7 @@ REFUSED: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_is_refused_before_anything_is_set_up(
+def test_wrong_options_are_refused_before_a_release_is_set_up(
     bisect: ToyBisect, arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

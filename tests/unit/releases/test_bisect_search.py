@@ -31,7 +31,7 @@ def changes(verdicts: str) -> int:
 @given(
     before=st.integers(0, 40), wrong=st.integers(0, 40), after=st.integers(0, 40), kind=st.sampled_from("+n")
 )
-def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind: str) -> None:
+def test_a_single_change_is_found_by_halves(before: int, wrong: int, after: int, kind: str) -> None:
     verdicts = (kind * before + "-" * wrong) or "-"
     if after:
         verdicts = "-" * wrong + "+" * after
@@ -45,7 +45,7 @@ def test_one_change_is_found_by_halves(before: int, wrong: int, after: int, kind
 
 
 @given(verdicts=st.text("+-ns", min_size=1, max_size=30), first=st.lists(st.integers(0, 29), max_size=4))
-def test_what_is_tried_is_tried_once_and_every_change_that_was_seen_is_exact(
+def test_each_release_is_tried_once_and_every_change_that_was_seen_is_exact(
     verdicts: str, first: list[int]
 ) -> None:
     found = searched(verdicts, tuple(first))

@@ -83,7 +83,7 @@ def test_a_report_says_how_much_it_leaves_out_and_where_that_is() -> None:
 
 
 @pytest.mark.slow
-def test_what_says_how_to_run_it_again_is_never_left_out() -> None:
+def test_the_commands_that_run_a_case_again_are_never_left_out() -> None:
     text = report_text(many_calls(1, 3_000), subject_of(many_calls(1, 3_000)))
     assert "## Run it again\n" in text
     assert "## Environment\n" in text

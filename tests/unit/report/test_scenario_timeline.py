@@ -173,7 +173,7 @@ def test_a_forward_marks_the_columns_that_it_reads_and_writes() -> None:
     assert (row.run, row.reads, row.writes, row.cells[1].holds) == (1, (1,), (1,), "4 tokens")
 
 
-def test_what_a_forward_reads_instead_is_marked_beside_what_it_should_read() -> None:
+def test_a_wrong_read_of_a_forward_is_marked_beside_the_right_block() -> None:
     wrong = found(3)
     timeline = drawn(arrives("r0", 1, 2, 3, 4), prefill(), decode(wrong, finding=about("read", 1, 3, *wrong)))
     cell = timeline.moments[2].rows[1].cells[1]
@@ -182,7 +182,7 @@ def test_what_a_forward_reads_instead_is_marked_beside_what_it_should_read() -> 
     assert timeline.finding.spot == (2, "r0", 1, 1)
 
 
-def test_what_is_published_wrongly_is_marked_after_the_step() -> None:
+def test_a_wrongly_published_block_is_marked_after_the_step() -> None:
     finding = about("published", 1, 2, ("?", 0, ()))
     did = prefill(published=((1, 2, "r0", 4),), findings=finding)
     timeline = drawn(arrives("r0", 1, 2, 3, 4), did, law="published")
@@ -233,7 +233,7 @@ def test_a_case_that_was_saved_without_what_blocks_held_has_a_picture_too() -> N
     assert [moment.title.partition(":")[0] for moment in timeline.moments][-1] == "step 3, after it"
 
 
-def test_what_is_only_called_like_an_engine_has_none() -> None:
+def test_a_function_that_is_only_named_like_an_engine_has_no_timeline() -> None:
     assert timeline_of(scenario((STEP, Returned(record("LiveStep", scheduled=3))))) is None
     assert timeline_of(a_case()) is None
 

@@ -471,7 +471,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("case", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_plain_calls_do_not_show_is_refused_with_the_reason(case: Case, reason: str) -> None:
+def test_a_failure_that_plain_calls_do_not_show_is_refused_with_the_reason(case: Case, reason: str) -> None:
     with pytest.raises(ValueError, match=f"but should be one that a plain call shows: .*{reason}"):
         plain_calls(case, None)
 

@@ -76,7 +76,7 @@ def test_a_declaration_that_matches_no_property_or_all_is_refused(
 @pytest.mark.parametrize(
     "name", ["impl", "examples.numpy_port", "examples.mambapy_port", "examples.rwkv_port"]
 )
-def test_what_adapters_declare_has_names_of_something(name: str) -> None:
+def test_declarations_of_adapters_name_existing_properties_and_functions(name: str) -> None:
     try:
         subject = load(name)
     except ValueError as error:

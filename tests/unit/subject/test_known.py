@@ -105,7 +105,7 @@ def test_a_failure_is_a_defect_s_by_kind_function_place_exception_and_condition(
     assert narrowed(tmp_path, **fields).shows_in(a_case(failure=FAILURE), DOCUMENTS) is shows
 
 
-def test_one_of_several_symptoms_is_enough(tmp_path: Path) -> None:
+def test_a_single_symptom_of_several_is_enough(tmp_path: Path) -> None:
     (known,) = read(tmp_path, NEEDED, shown=[SHOWN | {"kind": "race"}, SHOWN])
     assert known.shows_in(a_case(failure=FAILURE), DOCUMENTS)
 
@@ -141,7 +141,7 @@ def test_a_place_is_compared_without_its_indices(tmp_path: Path, place: str, sho
     assert known.shows_in(a_case(failure=replace(FAILURE, place=place)), DOCUMENTS) is shows
 
 
-def test_what_no_single_call_shows_is_declared_for_the_scenario(tmp_path: Path) -> None:
+def test_a_failure_that_no_single_call_shows_is_declared_for_the_scenario(tmp_path: Path) -> None:
     known = narrowed(tmp_path, kind="value", function="scenario", place=["read", "stored"])
     scenario = Failure("value", "in step 1, the forward reads zeros", place="read")
     assert known.shows_in(a_case(failure=scenario), DOCUMENTS)
@@ -196,7 +196,7 @@ def test_every_condition_of_a_released_engine_is_used_by_an_entry() -> None:
     assert {id(row.condition) for row in shown} >= {id(condition) for condition in CONDITIONS.values()}
 
 
-def test_whatever_raises_is_known_by_its_exception() -> None:
+def test_every_declared_exception_is_known_by_its_type() -> None:
     kinds = ("refusal", "race")
     anything = [
         known.id for known in entries() for row in known.shown_by if row.kind in kinds and not row.exception

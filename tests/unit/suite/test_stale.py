@@ -96,7 +96,7 @@ def test_a_test_run_calls_a_defect_gone_by_the_rule_of_campaigns(
     assert (found, message in line, bool(line)) == (stale, True, bool(message))
 
 
-def test_what_tests_say_of_defects_travels_between_processes_as_text() -> None:
+def test_reports_of_defects_travel_between_processes_as_text() -> None:
     context = _bench("cdiv/*")
     (text,) = report_of(context, load_properties()[EITHER], Status.PASSED)
     assert json.loads(text)[1] == "x"

@@ -87,7 +87,7 @@ def test_a_mark_has_the_number_of_its_examples_and_its_first_property() -> None:
     assert (missed.examples, missed.at, missed.property) == (0, None, "")
 
 
-def test_what_was_found_falsifies_its_property_and_is_gone_past() -> None:
+def test_a_failure_falsifies_its_property_and_is_gone_past() -> None:
     state = campaign_state()
     property_state = explored(state, "falsified", found=(found(),), failing={ONE: 7})
     assert (property_state.status, property_state.detail, property_state.known) == (
@@ -147,7 +147,7 @@ def test_a_bucket_is_as_old_as_the_corpus_says(tmp_path: Path) -> None:
     ("verdict", "buckets", "warnings"),
     [("FAILED", 1, 0), ("FIXED", 0, 0), ("NOT APPLICABLE", 0, 0), ("UNREADABLE", 0, 1)],
 )
-def test_what_a_replayed_case_shows_is_known_from_the_beginning(
+def test_the_failure_of_a_replayed_case_is_known_from_the_beginning(
     tmp_path: Path, verdict: str, buckets: int, warnings: int
 ) -> None:
     state, path = campaign_state(), DIVIDED.save(tmp_path / "case.json")
@@ -180,7 +180,7 @@ def test_failing_examples_of_known_defects_are_counted_by_name() -> None:
         ("error", {"detail": "Traceback", "known": {"one": 1}}),
     ],
 )
-def test_what_is_known_hides_nothing_else(status: str, wrong: dict[str, Any]) -> None:
+def test_a_known_defect_hides_no_other_failure(status: str, wrong: dict[str, Any]) -> None:
     state = campaign_state()
     explored(state, status, **wrong)
     property_state = explored(state, status, **wrong)

@@ -63,7 +63,7 @@ def refused(folder: Path, *options: str) -> int:
         ("--id ../up --examples 5", "id = '../up', but should be letters"),
     ],
 )
-def test_what_cannot_be_run_as_given_exits_3_and_says_why(
+def test_options_that_cannot_be_run_exit_3_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, complaint: str
 ) -> None:
     assert refused(tmp_path, *options.split()) == 3

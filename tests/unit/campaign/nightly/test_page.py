@@ -128,7 +128,7 @@ def test_failures_at_the_same_call_and_place_are_one_entry() -> None:
     assert page(record, DIRECTORY).count('class="cause"') == 2
 
 
-def test_one_headline_stands_in_terminal_summary_page_junit_and_annotations(
+def test_the_headline_is_the_same_in_terminal_summary_page_junit_and_annotations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(GITHUB, "true")
@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
         assert CampaignRecord.load(tmp_path / "campaign.json").warnings == record.warnings
 
 
-def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+def test_a_written_record_can_be_read_again(tmp_path: Path) -> None:
     # Names and statuses are held to rules when they are read; everything else may be any text.
     buckets = [a_bucket(3, message=HOSTILE, rule=HOSTILE)]
     plan = replace(hostile().plan, id="night", subject="toy", commit="")

@@ -60,7 +60,7 @@ RIGHT: dict[str, Callable[[], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("operation", RIGHT)
-def test_what_is_executed_is_right(operation: str) -> None:
+def test_executed_bfloat16_is_right(operation: str) -> None:
     out = torch.zeros(4, dtype=BF16)
     with sanitize():
         combine_kernel[(1,)](A, B, out, OPERATION=operation, SIZE=4)

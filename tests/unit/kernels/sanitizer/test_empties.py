@@ -154,13 +154,13 @@ def test_reading_unwritten_memory_is_reported(make: Callable[[], torch.Tensor]) 
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-def test_what_torch_has_made_may_be_read(make: Callable[[], torch.Tensor]) -> None:
+def test_memory_that_torch_has_filled_may_be_read(make: Callable[[], torch.Tensor]) -> None:
     read(make())
 
 
 @pytest.mark.usefixtures("watch")
 @pytest.mark.parametrize("fill", FILL.values(), ids=FILL)
-def test_what_is_written_may_be_read(fill: Callable[[torch.Tensor], object]) -> None:
+def test_written_memory_may_be_read(fill: Callable[[torch.Tensor], object]) -> None:
     tensor = empty()
     fill(tensor)
     read(tensor)
@@ -238,7 +238,7 @@ def test_memory_that_a_tensor_has_left_has_no_old_marks() -> None:
         read(other)
 
 
-def test_what_is_watched_is_not_kept_alive(watch: Sanitizer) -> None:
+def test_watched_tensors_are_not_kept_alive(watch: Sanitizer) -> None:
     tensor = empty(1024)
     tensor[:512].zero_()
     gone: list[bool] = []
@@ -249,7 +249,7 @@ def test_what_is_watched_is_not_kept_alive(watch: Sanitizer) -> None:
     assert gone
 
 
-def test_what_was_declared_unwritten_by_hand_is_written_by_torch_too(watch: Sanitizer) -> None:
+def test_memory_declared_unwritten_by_hand_is_written_by_torch_too(watch: Sanitizer) -> None:
     pool = torch.zeros(ROWS, COLUMNS)
     watch.unwritten(pool[1])
     assert first_unwritten(pool) == (1, 0)

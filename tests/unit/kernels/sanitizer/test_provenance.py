@@ -35,7 +35,9 @@ def test_addresses_among_others_are_found(provenance: Provenance, starts: list[i
     assert views == [low, UNKNOWN, middle, high, UNKNOWN]
 
 
-def test_what_is_no_address_of_a_tensor_has_no_origin(provenance: Provenance, starts: list[int]) -> None:
+def test_a_number_that_is_no_address_of_a_tensor_has_no_origin(
+    provenance: Provenance, starts: list[int]
+) -> None:
     for addresses in ([], [starts[0] - 1, 3], [starts[-1] + 1], [starts[0] + 1]):
         assert provenance.among(np.array(addresses, np.int64)) is None
     assert Provenance().among(np.array(starts, np.int64)) is None

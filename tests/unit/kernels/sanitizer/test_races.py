@@ -219,7 +219,7 @@ def test_programs_race_unless_atomics_order_them_in_every_order(name: str, sched
 
 
 @pytest.mark.parametrize("name", IN_PLAIN_ORDER)
-def test_who_reads_a_flag_first_is_ordered_by_its_release_and_acquire(name: str) -> None:
+def test_a_reader_of_a_flag_is_ordered_by_its_release_and_acquire(name: str) -> None:
     IN_PLAIN_ORDER[name].check("")
 
 

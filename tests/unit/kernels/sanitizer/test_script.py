@@ -202,7 +202,7 @@ def test_a_launch_that_the_executor_does_not_know_ends_the_script(
         (["script.py", "--order", "sideways"], "schedule = 'sideways', but should be"),
     ],
 )
-def test_what_cannot_be_run_is_refused(
+def test_an_option_or_script_that_cannot_be_run_is_refused(
     command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     command.write(COPY)

@@ -55,7 +55,7 @@ def test_the_null_block_may_hold_anything(trial: ExecutionContext, runner: str) 
     assert driven.engine.steps == 2
 
 
-def test_what_a_lost_block_has_held_is_gone_for_the_subject_too(trial: ExecutionContext) -> None:
+def test_the_contents_of_a_lost_block_are_gone_for_the_subject_too(trial: ExecutionContext) -> None:
     driven = drives(trial, world(), "new a 4; step a; step a+2")
     assert set(driven.subject.pool[2 * PAGE :][: CONV.stop]) != {NEVER}
     driven.goes("end a; step")

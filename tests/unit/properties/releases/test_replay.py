@@ -166,7 +166,7 @@ def test_an_engine_that_raises_ends_the_replay(
 
 
 @pytest.mark.usefixtures("on_cpu")
-def test_what_is_interrupted_leaves_what_is_known(
+def test_an_interrupted_replay_leaves_its_results(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from properties.releases.replay import ReleaseServing
@@ -206,7 +206,7 @@ def test_what_is_interrupted_leaves_what_is_known(
         (("--device", "cuda"), "device = 'cuda', but should be cpu"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_replayed_is_refused(
+def test_a_trace_that_cannot_be_replayed_is_refused(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:  # fmt: skip
     code, content = replayed(trace, tmp_path, own(tmp_path, monkeypatch), *options)

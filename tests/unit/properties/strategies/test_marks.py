@@ -151,7 +151,7 @@ def test_a_mark_is_noted_for_the_scenarios_that_reached_it_and_for_no_other() ->
     assert len(set(found)) == 2
 
 
-def test_what_comes_up_while_an_example_is_drawn_is_not_noted() -> None:
+def test_marks_reached_while_an_example_is_drawn_are_not_noted() -> None:
     drawn = st.integers(0, 9).map(lambda number: 2 * number + 0 * cdiv(-1, 2))
     assert set(notes(replace(HALVES, strategies={"number": drawn}))) == {frozenset()}
 
