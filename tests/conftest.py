@@ -1,4 +1,4 @@
-"""What tests of several rooms of the harness need."""
+"""Fixtures for tests of several rooms of the harness."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def broken_laws_of_late_copies() -> list[str]:
 
 
 def broken_laws_with_little_memory() -> list[str]:
-    """As `broken_laws` with host memory, on a machine that has a gigabyte free: the release leaves ten."""
+    """The same as `broken_laws` with host memory, on a machine that has a gigabyte free: the release leaves ten."""
     import psutil  # type: ignore[import-untyped]  # of the release's environment
 
     available = psutil.virtual_memory()._replace(available=1 << 30)
@@ -104,7 +104,7 @@ def broken_laws_with_little_memory() -> list[str]:
 
 
 def without_waiting() -> list[str]:
-    """As `broken_laws_of_late_copies`, where a layer does not wait for its states."""
+    """The same as `broken_laws_of_late_copies`, where a layer does not wait for its states."""
     from subjects.sglang.release import find
 
     pool = find("sglang.srt.mem_cache.memory_pool:HybridReqToTokenPool")
@@ -113,7 +113,7 @@ def without_waiting() -> list[str]:
 
 
 def ranks_after_a_scheduler() -> list[str]:
-    """What the release says if it is to see two ranks in a process in which a scheduler of one rank ran."""
+    """The message of the release if it is to see two ranks in a process in which a scheduler of one rank ran."""
     from subjects.sglang.shapes import ranks
 
     broken_laws(**PLAIN["host memory"])

@@ -1,4 +1,4 @@
-"""What adapters of engines share."""
+"""Functions that adapters of engines share."""
 
 from __future__ import annotations
 

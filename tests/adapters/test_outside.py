@@ -1,4 +1,4 @@
-"""What a subject's contract leaves out is not tried, is counted apart, and never passes for a success."""
+"""Inputs that a subject's contract leaves out are not tried, are counted apart, and never pass for a success."""
 
 from __future__ import annotations
 

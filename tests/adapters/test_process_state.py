@@ -1,4 +1,4 @@
-"""What a subject changes in its process is put back."""
+"""Changes of a subject to its process are put back."""
 
 from __future__ import annotations
 

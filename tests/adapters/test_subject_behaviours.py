@@ -1,4 +1,4 @@
-"""Whatever a subject does is described as it is, and is no error of the harness."""
+"""Any behaviour of a subject is described as it is, and is no error of the harness."""
 
 from __future__ import annotations
 

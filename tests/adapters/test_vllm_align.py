@@ -1,4 +1,4 @@
-"""What releases of vLLM do differently in align mode: their rules, their contract, and what tells their defects apart."""
+"""Differences of vLLM's releases in align mode: their rules, their contract, and what tells their defects apart."""
 
 from __future__ import annotations
 

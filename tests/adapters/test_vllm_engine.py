@@ -124,7 +124,7 @@ def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:
 
 
 def stuck(connector: str, drafts: int, **changes: Any) -> Case:
-    """Nothing runs, though the request has what was loaded for it."""
+    """No row runs, though the states of the request were loaded."""
     shown = {"scheduled": {}, "loaded": ONE_LOADED, "owners": (("r1", 0, 0, 5),)} | changes
     return with_connector(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
 

@@ -77,7 +77,7 @@ def test_nothing_stands_inside_of_a_subject_that_is_no_engine() -> None:
 
 
 def test_a_scenario_says_what_stands_inside() -> None:
-    """So that its case needs no variable of the process to be tried again."""
+    """The case needs no variable of the process to be tried again."""
     world = LiveWorld()
     assert "inside" not in dict(world.settings_with("").fields)
     assert world.settings_with("impl")["inside"] == "impl"
@@ -121,7 +121,7 @@ def test_a_ports_context_reads_tables_by_slot_where_the_release_hands_over_those
 
 @dataclass
 class Batch:
-    """As much of a batch's metadata as tells which rows run as decodes."""
+    """The part of a batch's metadata that tells which rows run as decodes."""
 
     query_start_loc_cpu: torch.Tensor
     seq_lens_cpu_upper_bound: torch.Tensor
@@ -129,7 +129,7 @@ class Batch:
 
 
 def test_the_rest_of_a_prompt_runs_as_a_decode_where_the_release_says_so() -> None:
-    """One token, alone or with as many drafts as fill the row up, behind tokens that have left a state."""
+    """A single token, alone or with as many drafts as fill the row up, behind tokens that have left a state."""
     # A tail, a tail with drafts, one without a state, a chunk, a decode with drafts.
     batch = Batch(
         torch.tensor([0, 1, 4, 7, 10, 13]), torch.tensor([5, 7, 3, 9, 9]), torch.tensor([True] * 4 + [False])

@@ -1,4 +1,4 @@
-"""What tells a defect of a release's builders from other wrong metadata."""
+"""Conditions that tell a defect of a release's builders from other wrong metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP = BuildCall((StepRequest(1, 0, True),))
 
 
 def outcomes(*steps: Call) -> list[Returned]:
-    """What the rules expect of these calls."""
+    """The expected outcomes of these calls."""
     asked = [call.expected for _, call in Follower(rules_of(DOCUMENTS)).follow(steps) if call is not None]
     assert all(isinstance(outcome, Returned) for outcome in asked)
     return [outcome for outcome in asked if isinstance(outcome, Returned)]

@@ -43,7 +43,7 @@ def pretend(release):
 
 
 def printed(release: str, script: str) -> str:
-    """What `script` prints with a stand-in of that release."""
+    """The output of `script` with a stand-in of that release."""
     source = f"{STAND_IN}\n{script}".replace("pretend()", f"pretend({release!r})")
     done = run_python("-c", f"import warnings\nwarnings.simplefilter('ignore')\n{source}")
     assert done.returncode == 0, done.stderr

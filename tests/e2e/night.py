@@ -60,7 +60,7 @@ def _process(folder: Path, mark: bytes) -> CampaignProcess | None:
 
 
 class CampaignRun:
-    """One campaign on the broken subject, in a folder of its own.
+    """A campaign on the broken subject, in a folder of its own.
 
     Args:
         place: where reports and corpus are, by default the campaign's folder.
@@ -145,7 +145,7 @@ class CampaignRun:
         return [process for process in self.processes if process.name == "worker"]
 
     def survivors(self) -> list[str]:
-        """What still runs after a while; it is then ended."""
+        """The processes that still run after a while; they are then ended."""
         deadline = time.monotonic() + _GONE_SECONDS
         while (found := processes_of(self.mark)) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)

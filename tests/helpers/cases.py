@@ -74,7 +74,7 @@ class Pipe:
 
 
 def case_of(subject: Subject, device: str, *steps: Step) -> Case:
-    """What a trial hands on about `steps`, whether or not the subject answers them by the rules."""
+    """The case that a trial makes of `steps`, whether or not the subject answers them by the rules."""
     from statecheck.execution.example import ExecutionContext, Falsified
     from statecheck.execution.in_process import InProcess
 

@@ -35,7 +35,7 @@ _SMALL = Tensor("int32", (1,), (1,))
 
 @dataclass(frozen=True)
 class Hostile:
-    """What a file of a case or record tries, its text, and a part of the sentence that refuses it."""
+    """The attack of a file of a case or record, its text, and a part of the sentence that refuses it."""
 
     tries: str
     text: str | bytes

@@ -50,7 +50,7 @@ class Catch:
 
     @property
     def seen(self) -> str:
-        """What was observed, and what should have been."""
+        """The observed value, and the expected value."""
         assert self.case.failure is not None
         return self.case.failure.sentence
 
@@ -64,7 +64,7 @@ def hunt(
     max_examples: int = MAX_EXAMPLES,
     sanitized: bool = False,
 ) -> Catch | None:
-    """What the property finds wrong with the subject on the CPU within `max_examples` examples, if anything.
+    """The first failure of the subject on the CPU within `max_examples` examples of the property, if there is one.
 
     Hypothesis draws numbers that stand in loaded sources, so that the same seed means other examples where other modules are
     loaded: what is not found with it is looked for with the next ones.

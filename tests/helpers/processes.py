@@ -26,7 +26,7 @@ SCRIPTS, COMMANDS = "", "cpu"
 
 
 class Started:
-    """As `subprocess.Popen([sys.executable, *arguments], ...)` with a pipe to and from it: a script, `-c` or `-m`, and arguments."""
+    """The same as `subprocess.Popen([sys.executable, *arguments], ...)` with a pipe to and from it: a script, `-c` or `-m`, and arguments."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Started:
         self.process = process
 
     def communicate(self) -> tuple[str, str]:
-        """What it writes to its standard output from now on, and what it has written to the other; it is over then."""
+        """The rest of the standard output, and the whole standard error; the process has ended then."""
         errors: list[str] = []
         reader = threading.Thread(target=lambda: errors.append(self._stderr.read()), daemon=True)
         reader.start()
@@ -65,7 +65,7 @@ class Started:
 def run_python(
     *arguments: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None, like: str = SCRIPTS
 ) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run([sys.executable, *arguments], ...)` comes to."""
+    """The result of `subprocess.run([sys.executable, *arguments], ...)`."""
     started = Started(*arguments, cwd=cwd, env=env, like=like)
     written = started.communicate()
     assert started.process.exitcode is not None
@@ -78,7 +78,7 @@ def run_fresh(
     env: Mapping[str, str] | None = None,
     python: Path | str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
-    """What an interpreter of its own comes to, for what a fork does otherwise; `env` is added to the environment."""
+    """The result of an interpreter of its own, where a fork would differ; `env` is added to the environment."""
     line = [str(python), *map(str, arguments)]
     variables = os.environ | (env or {})
     return subprocess.run(

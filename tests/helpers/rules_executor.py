@@ -47,7 +47,7 @@ class RulesExecutor:
 
 
 def _outcome(expected: Expected, step: Call) -> Outcome:
-    """What a subject that follows the rules would answer."""
+    """The outcome of a subject that follows the rules."""
     known = dict(expected.after)
     after = tuple((name, known.get(name, NOTHING)) for name in step.observes)
     if isinstance(expected, Refusal):

@@ -51,7 +51,7 @@ class Scenario:
         return self
 
     def step(self, *turns: Turn, preempted: Iterable[str] = ()) -> SchedulerStep:
-        """One step from scheduling to commitment."""
+        """Run a step from scheduling to commitment."""
         wishes = [ScheduleRequest(turn.id, turn.tokens, tuple(self.new(turn.drafts))) for turn in turns]
         step = self.scheduler.schedule(wishes, preempted)
         accepts = {turn.id: turn.accepts for turn in turns}
@@ -77,7 +77,7 @@ class Scenario:
         return {row.id: self.columns(row.id) for row in step.rows}
 
     def columns(self, request: str) -> str:
-        """What the columns of a request's first group hold."""
+        """The contents of the columns of a request's first group."""
         held = [
             (column, self.ledger.at(request, 0, column))
             for column in range(len(self.ledger.tables[request][0]))

@@ -17,7 +17,7 @@ Change = Callable[[ObservedStep], None]
 
 
 def laws() -> LiveLaws:
-    """Those of an engine with blocks of four tokens, in which a request of four tokens comes in."""
+    """The laws of an engine with blocks of four tokens, in which a request of four tokens comes in."""
     made = LiveLaws((4, 8), window=2, num_blocks=8)
     made.add("r0", PROMPT)
     return made

@@ -1,4 +1,4 @@
-"""What is known of a cache before a step, what is staged for it, and lists of pointers, worked by hand."""
+"""Metadata of a cache before a step, staged values, and lists of pointers, worked by hand."""
 
 from __future__ import annotations
 

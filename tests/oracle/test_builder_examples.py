@@ -36,7 +36,7 @@ def padding(blocks: Sequence[int] = (9, 9, 9), **given: Any) -> StepRow:
 
 
 def step(*rows: StepRow, **changes: Any) -> BuilderStep:
-    """What the rows say themselves, unless changed."""
+    """A step with the values of the rows, unless changed."""
     said = BuilderStep(
         rows=rows,
         num_actual_tokens=sum(request.query_len for request in rows),

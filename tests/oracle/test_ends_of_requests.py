@@ -11,7 +11,7 @@ PROMPT = (1, 2, 3)
 
 
 def broken(said: int, *, most: int | None, stop_after: int = 0, ended: bool) -> list[tuple[str, str]]:
-    """What is broken where a request of so many tokens at most, of which one is its stop token, says so many and ends, or goes on."""
+    """The broken laws where a request of so many tokens at most, of which one is its stop token, says so many and ends, or goes on."""
     laws = LiveLaws((4, 8), window=2, num_blocks=1)
     laws.add("r0", PROMPT, most)
     request = laws.requests["r0"]

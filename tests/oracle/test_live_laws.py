@@ -45,7 +45,7 @@ def shared(*owner: Any, **others: Any) -> Change:
 
 
 def unseen(seen: ObservedStep) -> None:
-    """What the group read is not said."""
+    """The engine does not report the state that the group read."""
     seen.rows[0].groups[0] = replace(seen.rows[0].groups[0], temporal=(), windows=())
 
 

@@ -20,7 +20,7 @@ STATE = [("conv", tuple(STATES[2:4])), ("temporal", STATES[3])]
 
 
 def laws() -> StagedLaws:
-    """Those of an engine with two stages, to which a request of four tokens has come."""
+    """The laws of an engine with two stages, to which a request of four tokens has come."""
     made = StagedLaws((4, 8), window=2, num_blocks=8, num_stages=2)
     made.add("r0", PROMPT)
     return made

@@ -1,4 +1,4 @@
-"""What worked examples of rules share."""
+"""Helpers that worked examples of rules share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -22,7 +22,7 @@ def libraries() -> list[Path]:
 
 
 def heads_of_a_script(port: Any, model: str, name: str) -> list[str]:
-    """What the script of two extensions prints first in each line; it has twenty lines at most, and needs the library alone."""
+    """The start of each line that the script of two extensions prints; it has twenty lines at most, and needs the library alone."""
     operations = [("extend", {"context": 0, "rows": [(0, rows)], "features": {}}) for rows in ((1, 2), (3,))]
     lines: str = port.script(model, 0, {}, operations)
     case = Case("toys/extend", "Toys extend.", name, (), (), (), None)

@@ -37,7 +37,7 @@ Functions = dict[str, Function]
 
 
 def models() -> Sequence[str]:
-    """One that has states alone, and one with attention that keeps earlier states."""
+    """A model that has states alone, and a model with attention that keeps earlier states."""
     return [name for name in llamacpp.models() if name in ("mamba2", "lfm2")]
 
 

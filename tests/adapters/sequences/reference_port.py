@@ -34,7 +34,7 @@ def models() -> Sequence[str]:
 
 
 def features(model: str) -> dict[str, tuple[Any, ...]]:  # noqa: ARG001
-    """What may vary."""
+    """The features that may vary."""
     yes = (False, True)
     return {
         "micro_batch": (8, 1, 3),
@@ -133,7 +133,7 @@ def states(context: SmallContext, sequence: int) -> list[tuple[str, Sequence[flo
 
 
 def cancel(context: SmallContext, sequence: int, tokens: Sequence[int], after: int) -> None:
-    """Some tokens are processed, and taken back."""
+    """Process some tokens, and take them back."""
     before = length(context, sequence)
     if after:
         _row(context, sequence, list(tokens[:after]))
@@ -164,7 +164,7 @@ def _row(context: SmallContext, sequence: int, tokens: list[int]) -> list[float]
 
 
 def _packed(context: SmallContext, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
-    """One row of all tokens; a state is that of another sequence where the next one begins."""
+    """A single row of all tokens; a state is that of another sequence where the next one begins."""
     entries = [(sequence, token, at) for sequence, tokens in rows for at, token in enumerate(tokens)]
     state, logits = EMPTY, {}
     for sequence, token, at in entries:

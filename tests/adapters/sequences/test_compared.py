@@ -1,4 +1,4 @@
-"""What counts as compared for a library of sequences: an operation that happened, or a continuation, was held against a fresh run."""
+"""Compared examples of a library of sequences: an operation that happened, or a continuation, was held against a fresh run."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_model_that_cannot_be_verified_is_counted_by_its_name(changed: Any, wh
 
 
 def test_a_model_that_the_port_does_not_list_any_more_is_not_verified() -> None:
-    """As where `models` lists another model each time: a campaign has drawn it from the first list."""
+    """`models` lists another model each time: a campaign has drawn its model from the first list."""
     execution_context = context_of()
     execution_context.configuration = "gone"
     load_properties()["sequences/pieces"].explore(execution_context, seed=1, max_examples=5)

@@ -34,7 +34,7 @@ except Falsified as error:
 
 
 def explored(name: str, property_id: str) -> dict[str, object]:
-    """What an exploration with the defect of that name comes to."""
+    """The result of an exploration with the defect of that name."""
     variables = {"LLAMACPP_PATH": str(libraries()[-1]), "PLANTED": name}
     done = run_fresh("-c", _PROGRAM, property_id, env=variables)
     assert done.returncode == 0, done.stderr

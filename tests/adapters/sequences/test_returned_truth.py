@@ -1,4 +1,4 @@
-"""What an operation of a port returns: it happened, it failed, or it is none of the two."""
+"""Returned values of a port's operations: done, failed, or neither of the two."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _routed(
 
 
 def _broken(wrong_seeds: Sequence[int], *, chooses_experts: bool = True) -> str:
-    """What is said of a continued sequence, restored over itself, whose logits jump with weights of these seeds."""
+    """The sentence about a continued sequence, restored over itself, whose logits jump with weights of these seeds."""
     library = _routed(
         lambda seed, rows: [0.4 if rows[0][1][-1] == 13 and seed in wrong_seeds else 0.0] * len(rows),
         chooses_experts=lambda _: chooses_experts,

@@ -85,7 +85,7 @@ def a_bucket(number: int = 0, case: Case | None = None, **changes: Any) -> Bucke
 
 
 def bucket_of_its_own(number: int, **changes: Any) -> BucketRecord:
-    """One that no other shows the cause of."""
+    """A bucket with a cause of its own."""
     return a_bucket(number, a_case(steps=(call(f"divide_{number}", x=5, y=2),)), **changes)
 
 
@@ -139,7 +139,7 @@ def two_buckets() -> CampaignRecord:
 
 
 def hostile() -> CampaignRecord:
-    """Everything that a subject, a property or a person can name is an attack on the page."""
+    """A record in which each name of a subject, a property or a person is an attack on the page."""
     case = a_case(message=HOSTILE, finding=HOSTILE, sentence=HOSTILE)
     bucket = a_bucket(
         3,

@@ -84,7 +84,7 @@ class Actor:
         )
 
     def hang(self) -> NoReturn:
-        """It sends nothing more."""
+        """Send no further message."""
         self.dismissed.wait(LONGEST)
         raise Died
 
@@ -197,7 +197,7 @@ def pretended(
 
 
 def passes(task: Explore, actor: Actor) -> None:
-    """As many examples as it may."""
+    """Pass with as many examples as the task allows."""
     actor.passes(task, task.max_examples)
 
 

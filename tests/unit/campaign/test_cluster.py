@@ -32,7 +32,7 @@ PLAN = Plan("night", subject="impl", examples=10, commit="0123456789ab")
 
 
 def _record(plan: Plan, **changes: Any) -> CampaignRecord:
-    """What a shard comes to in which one property fails, with a case of each shard."""
+    """The record of a shard in which one property fails, with a case of each shard."""
     row = PropertyRecord("toys/divide", "Toys divide.", "", "FALSIFIED", Counts(plan.examples or 0))
     case = a_case(property_id=f"toys/divide-{plan.shard}")
     whole = CampaignRecord(plan, canary="found", complete=True)
@@ -56,7 +56,7 @@ def _ends_early(plan: Plan, _: Mapping[str, bytes]) -> str:
 
 
 class RayTaskError(Exception):
-    """What Ray raises of a task that raised `cause`."""
+    """The exception of Ray for a task that raised `cause`."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__("a screen of tracebacks")

@@ -370,7 +370,7 @@ def test_a_counterexample_whose_shrinking_was_cut_short_is_kept(tmp_path: Path) 
 
 
 def left_by_another(folder: Path) -> Path:
-    """What another campaign in the same folder has in hand."""
+    """A pending case of another campaign in the same folder."""
     case = a_case(property_id=EXACT, subject="impl")
     return case.save(
         folder / "reports/campaigns/other/pending" / f"divide-exact.{bucket_of(case).id}.99.json"

@@ -1,4 +1,4 @@
-"""What is added to a corpus is in it, also if other processes write, if a disk is full, and if the properties have changed since."""
+"""Cases that are added to a corpus are in it, also if other processes write, if a disk is full, and if the properties have changed since."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_two_processes_that_add_cases_to_the_same_buckets_lose_none(tmp_path: Pa
 
 
 def at_once(folder: Path, script: str) -> list[str]:
-    """What two processes print that begin at the same time."""
+    """The output of two processes that begin at the same time."""
     both = [started(script, str(number), str(folder)) for number in (0, 1)]
     for process in both:
         assert process.stdout.readline() == "ready\n"

@@ -1,4 +1,4 @@
-"""What a terminal shows of a campaign: lines end between words, and a failure is named as soon as it is there."""
+"""The display of a campaign in a terminal: lines end between words, and a failure is named as soon as it is there."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def row(name: str, compared: int, reason: str = "") -> PropertyState:
 
 
 def property_state(*rows: PropertyState) -> str:
-    """What a campaign with such properties thinks of a defect that never showed."""
+    """The status of a defect that never showed, after a campaign with such properties."""
     defects = KnownDefects([LARGE])
     defects.conclude({state.id: state for state in rows})
     return defects.all["large"].status
@@ -223,7 +223,7 @@ def falsified(name: str, x: int, function: str = "divide") -> BucketRecord:
 
 
 def told_of(record: CampaignRecord) -> list[str]:
-    """What is printed of a campaign that found its canary and launched nothing."""
+    """The output of a campaign that found its canary and launched no kernel."""
     lines: list[str] = []
     print_sections(lines.append, replace(record, canary=""))
     return [line for line in lines if line]

@@ -97,7 +97,7 @@ def test_a_case_that_failed_and_was_not_replayed_since_still_comes_first(tmp_pat
 
 
 def test_equal_cases_come_in_another_order_with_another_seed(tmp_path: Path) -> None:
-    """Those that there is no time for are not the same ones each time."""
+    """The cases without time for a replay are not the same cases each time."""
     corpus_of(tmp_path, 10)
     orders = []
     for seed in (1, 2, 1):
@@ -230,7 +230,7 @@ def test_a_case_that_calls_the_harness_alone_is_not_called_fixed() -> None:
 def test_a_campaign_reads_no_case_before_its_workers_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a file costs is a worker's time, which has a limit."""
+    """A file costs the time of a worker, which has a limit."""
     names = corpus_of(tmp_path, 3)
     monkeypatch.setattr(Case, "load", lambda path: pytest.fail("read"))
     order: list[str] = []

@@ -1,4 +1,4 @@
-"""What repeats where a campaign is run again with its seed: docs/campaigns.md, "What repeats"."""
+"""Parts of a campaign that repeat with its seed: docs/campaigns.md, "What repeats"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a case or record says, it is data: what is none is refused by name before anything is written, and the others count."""
+"""A case or record is data: a malformed file is refused by name before a file is written, and the others count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lands in site-packages, and a port's first hour with it, in a folder where nothing of this repository lies."""
+"""The content of site-packages, and a port's first hour with it, in a folder where nothing of this repository lies."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_campaign_without_a_subject_names_the_ports_of_the_folder(elsewhere: M
 
 @pytest.mark.slow
 def test_a_python_that_has_only_the_rooms_on_its_path_runs_the_command(elsewhere: Make) -> None:
-    """As the environment of a release does."""
+    """The environment of a release has such a path."""
     there = elsewhere()
     rooms = there.site / ROOMS
     case = next((rooms / "corpus").glob("varlen-chunks-partition*.json"))
@@ -229,7 +229,7 @@ def test_a_suite_of_a_port_has_an_item_and_a_verdict_for_each_property(elsewhere
 
 
 def failure_in(output: str, item: str) -> list[str]:
-    """What is printed between the headings of one failure and the next."""
+    """The output between the headings of a failure and of the next."""
     lines = output.splitlines()
     start = next(number for number, line in enumerate(lines) if item in line and line.startswith("_"))
     rest = [line for line in lines[start + 1 :] if not line.startswith("[gw")]

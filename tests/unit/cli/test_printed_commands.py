@@ -66,7 +66,7 @@ _READY = re.compile(
 
 
 def shown() -> list[str]:
-    """Each once, with what a reader has put in place of the placeholders."""
+    """Each shown command once, with a reader's values in place of the placeholders."""
     found = [*_in_documents(), *_in_ready_files()]
     return sorted({_filled_in(" ".join(command.split())) for command in found} - set(FLAGS))
 
@@ -99,7 +99,7 @@ def _filled_in(command: str) -> str:
 
 
 def copied(folder: Path) -> Path:
-    """What of the repository is in its history, in another folder."""
+    """A copy of the repository's files, in another folder."""
     left_out = shutil.ignore_patterns(
         ".git", ".venv", ".vllm", ".hypothesis", "reports", "build", "__pycache__", ".*_cache"
     )
@@ -194,7 +194,7 @@ MADE = re.compile(r"(\S+=(\S+|'[^']*') )*make ")
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """As at a shell in the folder, where `python` is this interpreter."""
+    """Run a command as a shell in the folder does, where `python` is this interpreter."""
     bin_ = folder.parent / "bin"
     bin_.mkdir(exist_ok=True)
     for name, module in (("python", ""), ("python3", ""), ("statecheck", "-m statecheck")):

@@ -19,7 +19,7 @@ OFFSETS = Returned(Tensor("int64", (2,), (0, 0)))
 
 
 def a_case_of_offsets(tmp_path: Path) -> Path:
-    """What the port that counts one chunk too many shows, as a campaign saves it."""
+    """A case of the port that counts a chunk too many, as a campaign saves it."""
     steps = (call("prepare_chunk_offsets", cu_seqlens=Tensor("int32", (2,), (0, 0)), chunk_size=64),)
     failing = replace(
         a_case(steps=steps),

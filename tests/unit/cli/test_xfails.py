@@ -1,4 +1,4 @@
-"""What `xfails` writes is read by the reader of expected failures, whatever a record and a port say."""
+"""The reader of expected failures reads the output of `xfails`, whatever a record and a port say."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_expected_failures_that_are_not_there_yet_are_none_and_are_noted_at_once
 
 
 def written(folder: Path) -> tuple[CampaignRecord, str]:
-    """What `conform` writes beside the record of a campaign."""
+    """The result that `conform` writes beside the record of a campaign."""
     record = CampaignRecord(Plan("night", PORT, profile="functions"), warnings=["half \ud800 a letter"])
     out = Console(record=True, width=500)
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Who did it: cases of kernels with known defects are explained by program and line, and their scripts show them."""
+"""Attribution: cases of kernels with known defects are explained by program and line, and their scripts show them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Found:
 
 
 def search(variant: Variant, name: str, folder: Path, *, sanitized: bool, examples: int = 300) -> Found:
-    """What a property finds out about a broken copy of the implementation."""
+    """The failure that a property finds in a broken copy of the implementation."""
     with broken_subject(variant, folder) as subject:
         context = ExecutionContext(subject, InProcess(subject, "cpu", sanitized=sanitized), seed=1)
         with pytest.raises(Falsified) as falsified:

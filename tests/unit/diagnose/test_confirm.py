@@ -25,7 +25,7 @@ class Scripted:
         self.outcome = outcome
 
     def begin(self) -> None:
-        """One example each."""
+        """Begin an example."""
 
     def execute(self, step: Step) -> Outcome | None:
         return self.outcome if isinstance(step, Call) else None

@@ -1,4 +1,4 @@
-"""What a failure depends on: nothing, earlier calls of the process, or chance."""
+"""Dependencies of a failure: none, earlier calls of the process, or chance."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Found:
 
 @contextmanager
 def found_on(folder: Path, body: str, *, flags: bool = False) -> Iterator[Found]:
-    """What is found on a port whose function has this body."""
+    """The failure of a port whose function has this body."""
     with module(folder, "toy_remembers", PORT.format(body=body)) as name:
         found = load(name)
         if flags:
@@ -120,7 +120,7 @@ def script_code(case: Case, folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 def replay_verdict(case: Case, folder: Path, device: str) -> str:
-    """What a replay says in this process, which runs kernels in one way only; `device` is that of the session."""
+    """The verdict of a replay in this process, which runs kernels in one way only; `device` is that of the session."""
     path = case.save(folder / "case.json")
     return replay_file(path, case.subject, device).verdict
 

@@ -1,4 +1,4 @@
-"""What a replayed case comes to on subjects of every kind."""
+"""Verdicts of replayed cases on subjects of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the repository of a port begins with: a port that is right, and a workflow whose commands there are."""
+"""The template of a port's repository: a port that is right, and a workflow whose commands exist."""
 
 from __future__ import annotations
 

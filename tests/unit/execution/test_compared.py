@@ -1,4 +1,4 @@
-"""What counts as compared: something that a function of the subject returned, and at least a row, a field or a byte of it."""
+"""Compared examples: a value that a function of the subject returned, and at least a row, a field or a byte of it."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_property_without_a_comparison_says_why(ends: dict[str, Any], status: 
 
 
 def remembering(offsets: Callable[..., Any]) -> Callable[..., Any]:
-    """As fla-core 0.6.0 has it: the last result, for arguments that are the very same objects."""
+    """The cache of fla-core 0.6.0: the last result, for arguments that are the very same objects."""
     last: list[Any] = [None, None, None]
 
     def cached(cu_seqlens: Any, chunk_size: int) -> Any:

@@ -22,7 +22,7 @@ from tests.helpers.processes import run_pytest
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
+    """Forget the properties that a test registers."""
     monkeypatch.setattr(registry, "PROPERTIES", dict(load_properties()))
 
 

@@ -1,4 +1,4 @@
-"""What the first examples of an exploration are, and what the first of them costs."""
+"""The first examples of an exploration, and the cost of the first of them."""
 
 from __future__ import annotations
 

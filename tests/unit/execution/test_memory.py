@@ -1,4 +1,4 @@
-"""What the rules know of memory, step by step, and how a trial uses it."""
+"""The contents of memory that the rules know, step by step, and their use in a trial."""
 
 from __future__ import annotations
 

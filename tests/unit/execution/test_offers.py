@@ -1,4 +1,4 @@
-"""What a port offers is said at every start, and a name that is a slip is asked about."""
+"""The functions that a port offers are named at every start, and a name that is a slip is asked about."""
 
 from __future__ import annotations
 

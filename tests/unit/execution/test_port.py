@@ -390,7 +390,7 @@ FAR = View("huge", "int32", (2,), offset=2**30)
 def observe(
     run: Run, *lets: Step, f: Callable[..., Any] = lambda *_: None, **arguments: Value
 ) -> dict[str, Value]:
-    """What is found in everything that a `Let` binds, after a call of `f`."""
+    """The observed contents of everything that a `Let` binds, after a call of `f`."""
     names = [step.name for step in lets if isinstance(step, Let)]
     outcome = run(*lets, call("f", observes=names, **arguments), f=f)
     assert not outcome.changed

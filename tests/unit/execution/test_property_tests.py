@@ -242,7 +242,7 @@ RESULT_OF_A_TEST = {
 
 
 def reported(name: str, result: dict[str, Any] | None, phase: Any = "call") -> pytest.TestReport:
-    """What pytest reports of a phase of a test with this result, or without any."""
+    """The report of pytest for a phase of a test with this result, or without any."""
     carried = [(RESULT, json.dumps(result))] if result is not None else []
     return pytest.TestReport(name, (name, 1, name), {}, "passed", None, phase, user_properties=carried)
 

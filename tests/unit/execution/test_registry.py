@@ -1,4 +1,4 @@
-"""What a property declares of itself, and which ids an expression chooses."""
+"""The declaration of a property, and the ids that an expression chooses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.helpers.processes import run_pytest
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
+    """Forget the properties that a test registers."""
     monkeypatch.setattr(registry, "PROPERTIES", dict(load_properties()))
 
 
@@ -61,7 +61,7 @@ def test_a_module_that_is_imported_again_declares_the_same_properties() -> None:
 
 
 def test_no_id_is_a_part_of_another_s() -> None:
-    """Or a user who types the one would be given both."""
+    """A user who types the shorter id would be given both."""
     assert [(id_, other) for id_, other in permutations(PROPERTIES, 2) if id_ in other] == []
 
 
@@ -128,7 +128,7 @@ def test_pytest_s_own_k_knows_ids() -> None:
     ],
 )
 def test_a_test_stands_where_its_statement_does(name: str, line: str) -> None:
-    """And not in the harness, where pytest's list of failures, and a click on it, would lead to otherwise."""
+    """The test does not stand in the harness, where pytest's list of failures, and a click on it, would lead to otherwise."""
     tested: Any = PROPERTIES[name]
     code = tested.test().__code__
     statement = Path(code.co_filename).read_text(encoding="utf-8").splitlines()[code.co_firstlineno - 1 :]

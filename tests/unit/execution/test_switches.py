@@ -45,7 +45,7 @@ def arrives_early() -> Variant:
 
 @dataclass(frozen=True)
 class Found:
-    """What the property found with interleavings alone: after so many examples, and shrunk."""
+    """A failure that the property found with interleavings alone: after so many examples, and shrunk."""
 
     examples: int
     shrunk: Case

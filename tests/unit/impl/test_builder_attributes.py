@@ -1,4 +1,4 @@
-"""What a builder is made of: what an engine reads of it, and the buffers that its graphs are captured with."""
+"""The attributes of a builder that an engine reads, and the buffers that its graphs are captured with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a builder reads of a batch on the host: starts and lengths that no step of a property has, or that only a GPU has."""
+"""Values of a batch that a builder reads on the host: starts and lengths that no step of a property has, or that only a GPU has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What full graphs of decodes read, written in one launch: the same bytes as tensor by tensor, and nothing else."""
+"""Inputs of full graphs of decodes, written in one launch: the same bytes as tensor by tensor, and nothing else."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def inputs(batch: Batch, device: str) -> tuple[torch.Tensor, ...]:
 
 
 def written(stage: Any, batch: Batch, given: tuple[torch.Tensor, ...], outputs: int = 4) -> Any:
-    """What the stage returns for a step with these inputs, of whose counts it has no buffer with fewer than three outputs."""
+    """The result of the stage for a step with these inputs, of whose counts it has no buffer with fewer than three outputs."""
     table, seq_lens, starts, counts = given
     common = SimpleNamespace(block_table_tensor=table, seq_lens=seq_lens, query_start_loc=starts)
     read = host.HostBatch(

@@ -99,7 +99,7 @@ def test_enumerations_have_the_documented_members() -> None:
 
 
 class Runner(SimpleNamespace):
-    """As much of an engine's configuration as the threshold reads."""
+    """The part of an engine's configuration that the threshold reads."""
 
     def __init__(self, drafts: int | None, parallel_drafting: bool, ranks: int) -> None:
         speculative = SimpleNamespace(num_speculative_tokens=drafts, parallel_drafting=parallel_drafting)

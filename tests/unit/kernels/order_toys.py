@@ -134,7 +134,7 @@ class Toy:
     scalars: tuple[int, ...] = ()
 
     def after(self, schedule: str) -> list[int]:
-        """What the last tensor holds after a launch in an order."""
+        """The contents of the last tensor after a launch in an order."""
         tensors = self.tensors()
         with program_schedule(schedule):
             self.kernel[self.grid](*tensors, *self.scalars, **self.constants)

@@ -80,7 +80,7 @@ INTEGER: dict[str, Callable[[int, int, int], int]] = {
 
 
 def number(bits: int, element: str) -> Number:
-    """What the bits of a floating-point format stand for."""
+    """The number that the bits of a floating-point format stand for."""
     width, fraction_bits = FORMATS[element]
     sign = -1 if bits >> width - 1 else 1
     exponent = bits >> fraction_bits & (1 << width - 1 - fraction_bits) - 1
@@ -130,7 +130,7 @@ def nearest(exact: Number, element: str) -> int | None:
 
 
 def saturated(exact: Number, element: str) -> int | None:
-    """As `nearest` to a type of 8 bits, but what overflows becomes the largest number."""
+    """The same as `nearest` to a type of 8 bits, but an overflow becomes the largest number."""
     if isinstance(exact, Fraction) or math.isinf(exact):
         limit = largest(element)
         exact = max(min(exact, limit), -limit)
@@ -160,7 +160,7 @@ _SAME_BITS = ("tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int")
 def result(
     name: str, operands: tuple[str, ...], to: str, attributes: Mapping[str, str], bits: tuple[int, ...]
 ) -> Bits:
-    """What an operation on operands of these types gives: the bits of its result."""
+    """The bits of the result of an operation on operands of these types."""
     source, word = operands[-1], name.partition(".")[2]
     if name in _SAME_BITS:
         return bits[0]

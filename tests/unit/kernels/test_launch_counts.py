@@ -50,7 +50,7 @@ def passed_on_kernel(x_ptr):  # type: ignore[no-untyped-def]
 
 
 def launched(step: int = 1) -> Counter[How]:
-    """What is said of a launch of `step_kernel`."""
+    """The count of a launch of `step_kernel`."""
     step_kernel[(1,)](torch.zeros(1, dtype=torch.int32), STEP=step)
     return take()
 

@@ -1,4 +1,4 @@
-"""What kernels do with whole tiles, executed: reductions and scans along an axis, products, and what is picked of them."""
+"""Operations of kernels on whole tiles, executed: reductions and scans along an axis, products, and what is picked of them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def numbers(size: int) -> torch.Tensor:
 def finding(
     launches: Callable[[], object], declare: Callable[[Sanitizer], object] | None = None, schedule: str = ""
 ) -> Finding | None:
-    """What is found while launches are made, after `declare` has said what memory is."""
+    """The finding while launches are made, after `declare` has described the memory."""
     with sanitize() as watch, program_schedule(schedule):
         if declare is not None:
             declare(watch)
@@ -42,7 +42,7 @@ def found(
     registered: Mapping[str, torch.Tensor] | None = None,
     **constexprs: Any,
 ) -> str:
-    """What is found in one launch, with its kind, "" if nothing."""
+    """The finding in a launch, with its kind, "" if there is none."""
 
     def declare(watch: Sanitizer) -> None:
         for name, tensor in (registered or {}).items():

@@ -64,7 +64,7 @@ def test_a_refused_input_of_a_rule_has_no_answer_to_see() -> None:
 
 def test_a_watcher_that_names_no_argument_of_the_rule_is_refused() -> None:
     def _other(_: int, numbers: int) -> None:
-        """It has the name in the plural."""
+        """A rule with the name in the plural."""
 
     with pytest.raises(
         ValueError, match=r"_other asks for 'numbers', but should for some of \['number', 'rest'\]"

@@ -1,4 +1,4 @@
-"""What `statecheck bisect` makes of the verdicts of releases."""
+"""Results of `statecheck bisect` from the verdicts of releases."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_version_that_cannot_be_is_refused(version: str) -> None:
 
 @dataclass
 class Replaced(Exception):
-    """What this process would have been replaced with."""
+    """The command that this process would have been replaced with."""
 
     python: str
     command: list[str]

@@ -93,7 +93,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def printed(python: Path, source: str, variables: Mapping[str, str] | None = None) -> str:
-    """What a program prints in an environment."""
+    """The output of a program in an environment."""
     environ = {**os.environ, **(variables or {})}
     return subprocess.run(
         [str(python), "-c", source], capture_output=True, text=True, check=True, env=environ

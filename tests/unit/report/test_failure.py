@@ -1,4 +1,4 @@
-"""What is said of a failure: one headline in every output, the law that is broken, and the rows of each output."""
+"""The description of a failure: one headline in every output, the law that is broken, and the rows of each output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a subject says is text: in a terminal, in Markdown, on a page, for a CI system, and in a script."""
+"""A message of a subject is text: in a terminal, in Markdown, on a page, for a CI system, and in a script."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def elements(text: str) -> list[Element]:
 
 
 def harmful(found: list[Element]) -> list[str]:
-    """What loads or runs something."""
+    """The elements that load or run something."""
     tags = {node.tag.rpartition("}")[2] for node in found}
     loads = tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "video", "audio"}
     attributes = [name for node in found for name in node.attrib if name.startswith("on")]

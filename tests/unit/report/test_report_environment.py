@@ -1,4 +1,4 @@
-"""What a report says of where its case was seen: what maintainers ask for, and nothing that is the reporter's own."""
+"""The environment in a report: the facts that maintainers ask for, and none that is private."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ FOLDED = re.compile(r"<details>\n<summary>(.*?)</summary>\n\n.*?\n\n</details>",
 
 
 def many_calls(right: int, wrong: int, **changes: Any) -> Case:
-    """As many calls whose outcomes are as expected, and then those whose are not."""
+    """Calls whose outcomes are as expected, and then calls whose outcomes are not."""
     count = right + wrong
     expected = (Returned(1),) * count
     actual = (Returned(1),) * right + (Returned(2),) * wrong
@@ -165,7 +165,7 @@ def wrong_offsets(cu_seqlens: list[int], chunk_size: int) -> list[int]:
 
 
 def moves_nothing(src_ptrs: Any, dst_ptrs: Any, sizes: Any) -> None:
-    """As if there were no runs."""
+    """A port that moves no run of bytes."""
     del src_ptrs, dst_ptrs, sizes
 
 

@@ -1,4 +1,4 @@
-"""What stays of a falsified property: the case and the report."""
+"""The files of a falsified property: the case and the report."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def test_the_calls_of_a_port_are_found_for_a_case_that_no_worker_reported(tmp_pa
 def test_the_calls_of_a_port_are_found_for_a_case_that_ends_or_keeps_its_process(
     kind: Literal["fault", "hang"], ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those before it, and the one that does: they are noted before they are made."""
+    """The calls before the fault and the faulting call are noted before they are made."""
     # A busy machine takes its time until the port is loaded.
     monkeypatch.setattr(limits, "REPEATED_HANG", 30.0)
     port = f"STATECHECK_PROTOCOL = 2\ndef chunk_offsets(cu_seqlens, chunk_size):\n    return [0, 2] if chunk_size == 4 else {ends}\n"

@@ -52,7 +52,7 @@ def _bench(*names: str, one_in: int = ONE_IN) -> ExecutionContext:
 
 
 def _lines(*rows: tuple[str, Status, int, bool], names: tuple[str, ...] = ("cdiv/*",)) -> tuple[bool, str]:
-    """What a test run says of a defect after tests with these compared examples, in which it showed or not."""
+    """The lines of a test run about a defect after tests with these compared examples, in which it showed or not."""
     context, defects, tested = _bench(*names), DeclaredDefects(), load_properties()
     by_id = {property_.id: property_ for property_ in tested.values()}
     for id_, status, compared, showed in rows:

@@ -24,7 +24,7 @@ _FAR = 1 << 42
 
 
 def __getattr__(name: str) -> Any:
-    """What is not faulty is the default subject's."""
+    """Names that are not faulty are the default subject's."""
     return getattr(load("impl").module, name)
 
 

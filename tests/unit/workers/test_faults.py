@@ -1,4 +1,4 @@
-"""What can become of a worker has the same name every time, and how long it is waited for."""
+"""Fates of a worker have the same name every time, and a time limit."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def fault(kind: str, message: str) -> Raised:
 
 
 def segmentation_fault(device: str) -> Raised:
-    """What comes of a kernel that touches memory that is not there."""
+    """The outcome of a kernel that touches memory that is not there."""
     if device == "cpu":
         return fault("worker died", "the process ended by SIGSEGV")
     return fault("illegal access", "memory was touched that is not there")

@@ -1,4 +1,4 @@
-"""What a campaign knows, message by message."""
+"""The state of a campaign, message by message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read of a campaign in the morning: the page and the summary, and how they are written."""
+"""The page and the summary of a campaign, and how they are written."""
 
 from __future__ import annotations
 

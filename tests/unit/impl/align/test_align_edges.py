@@ -87,7 +87,7 @@ def test_the_first_block_behind_the_pool_is_refused() -> None:
 
 
 def lists(room: int, dtype: type = np.int64, offset: int = 0) -> Any:
-    """As much of the copy buffers as the checks read."""
+    """The part of the copy buffers that the checks read."""
     held = {name: SimpleNamespace(np=np.zeros(room, np.int64)) for name in ("src_ptrs", "dst_ptrs")}
     return SimpleNamespace(**held, sizes=SimpleNamespace(np=np.zeros(room, dtype)), offset=offset)
 

@@ -1,4 +1,4 @@
-"""What moves of states are refused for, for all small moves and rows of blocks; and what is uploaded of them."""
+"""Refusals of moves of states, for all small moves and rows of blocks, and their uploads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is executed computes bfloat16 as a GPU does."""
+"""Executed kernels compute bfloat16 as a GPU does."""
 
 from __future__ import annotations
 

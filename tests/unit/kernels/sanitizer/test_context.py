@@ -1,4 +1,4 @@
-"""What comes out of a launch, what is remembered of it, and that nothing else is left behind."""
+"""The outcome of a watched launch, the memory of it, and nothing else left behind."""
 
 from __future__ import annotations
 

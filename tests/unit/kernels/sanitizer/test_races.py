@@ -79,7 +79,7 @@ def message_kernel(flag_ptr, text_ptr, out_ptr, GIVE: tl.constexpr, TAKE: tl.con
 
 @triton.jit
 def flag_kernel(flag_ptr, text_ptr, out_ptr, GIVE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """As `message_kernel`, with atomics that only store and only load."""
+    """The same as `message_kernel`, with atomics that only store and only load."""
     if tl.program_id(0) == 0:
         tl.store(text_ptr, 7)
         tl.atomic_store(flag_ptr, 1, sem=GIVE)

@@ -105,7 +105,7 @@ def flipped(block: int, byte: int) -> Tamper:
 
 
 def edited(name: str, at: int, value: int) -> Tamper:
-    """One element of the metadata is another one; of numbers, `at` does not count."""
+    """Replace an element of the metadata; of numbers, `at` does not count."""
 
     def tamper(outcome: Returned, _: bytes) -> Outcome:
         fields = dict(outcome.value.fields)

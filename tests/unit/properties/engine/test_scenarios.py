@@ -1,4 +1,4 @@
-"""What a scenario does by itself: requests end that are as long as they may get, and a real model's text is held to one run's."""
+"""Actions of a scenario by itself: requests end that are as long as they may get, and a real model's text is held to one run's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine shows of itself: the order of its rows, where states are in its pools, its marks and its pictures."""
+"""Views of an engine: the order of its rows, where states are in its pools, its marks and its pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strategy draws, and what it shrinks to."""
+"""The values that a strategy draws, and the value that it shrinks to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies draw belongs together: values, whatever situations they are in, are ones that the documents allow."""
+"""Drawn values belong together: values, whatever situations they are in, are ones that the documents allow."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Halving(ExampleMachine):
 
 
 def notes(tested: Property) -> list[frozenset[str]]:
-    """What 40 examples reached, one by one."""
+    """The marks that each of 40 examples reached."""
     found: list[frozenset[str]] = []
     with drawing_only():
         noted(tested, found.append).explore(rules_context(), seed=1, max_examples=40)
