@@ -28,7 +28,11 @@ OVERLAP = {"id": "overlap", "title": "Overlapping move", "link": "https://exampl
 
 def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dict[str, Any]) -> Path:
     """A campaign's file: `properties` has the fields of each, or its status."""
-    fields = {name: {"status": one} if isinstance(one, str) else one for name, one in properties.items()}
+    counts = {"passed": Counts(1, 1)}
+    fields = {
+        name: {"status": row, "counts": counts.get(row, Counts())} if isinstance(row, str) else row
+        for name, row in properties.items()
+    }
     record = CampaignRecord(
         Plan(release, "vllm", budget=60.0),
         properties=[PropertyRecord(name, "", "", **one) for name, one in fields.items()],
