@@ -50,8 +50,8 @@ def by_the_port(layer: Layer) -> list[list[float]]:
         b, c = (mixed[:, :KEYS], mixed[:, KEYS:]) if layer.name == "mamba1" else parts[1:]
         dt, gate = (mixed / 4, heads(controls, kind.values)) if layer.name == "mamba1" else (controls, None)
         rate, offset, skip = (
-            one.reshape(*wide[:1], -1, 1 if name != "A" else KEYS if layer.name == "mamba1" else 1)
-            for name, one in weights.items()
+            weight.reshape(*wide[:1], -1, 1 if name != "A" else KEYS if layer.name == "mamba1" else 1)
+            for name, weight in weights.items()
         )
         out = port.ssm_update(
             heads(parts[0], kind.values),

@@ -205,4 +205,4 @@ def test_a_wrong_decay_at_token_64_lies_outside_of_the_bound_with_normed_keys() 
         return run_rows(rows, 1, (VALUES, KEYS), steps, {}, roundoff=roundoff, **types).outputs[64][0]
 
     pairs = zip(output(gates), output(other), strict=True)
-    assert any(abs(one.value - wrong.value) > one.bound for one, wrong in pairs)
+    assert any(abs(near.value - wrong.value) > near.bound for near, wrong in pairs)
