@@ -1,19 +1,14 @@
-"""Block tables over time, and the report and the page that show them."""
+"""Block tables over time."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from statecheck.case import Case
 from statecheck.case.case import decode, encode
-from statecheck.case.failure import stated
 from statecheck.case.timeline import LONG, Cell, Moment, TableRow, Timeline, WrongCell
-from statecheck.report.render import write_report
 from statecheck.report.scenario_timeline import block_tables
-from tests.helpers.cases import a_case
 
 NULL = Cell(0, "")
 EIGHT = Cell(5, "8 tokens", 8, "r0", published=True)
@@ -114,32 +109,3 @@ def test_a_timeline_that_names_what_is_not_there_is_refused(
 @pytest.mark.parametrize("timeline", [STORY, CHANGES], ids=["story", "changes"])
 def test_a_timeline_comes_back_from_json_as_it_was(timeline: Timeline) -> None:
     assert decode(encode(timeline)) == timeline
-
-
-# The report and its page.
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a case with a timeline."""
-    case = replace(a_case(), timeline=STORY, failure=stated("a < b \x1b[0m", "should be `c`"))
-    return write_report(case, tmp_path_factory.mktemp("story"), None, note="A <b>note</b>.")
-
-
-def test_the_report_has_its_events_and_wrong_tables_before_the_other_sections(
-    report: Path,
-) -> None:
-    text = (report / "report.md").read_text(encoding="utf-8")
-    listed = "\n".join(f"- {title}" for title in TITLES)
-    places = [
-        text.index(part)
-        for part in (
-            f"\n\n## What happened\n\n{listed}\n\n## Block tables",
-            TABLES[2],
-            "<summary>Block tables over time",
-            TABLES[0],
-            "\n\n## Expected and actual\n\n",
-        )
-    ]
-    assert places == sorted(places)
-    assert Case.load(report / "case.json").timeline == STORY

@@ -247,3 +247,5 @@ def test_the_report_has_the_table_where_it_went_wrong() -> None:
     assert "<summary>Block tables over time</summary>" in text
     row = "| r0, group 1 | 2: 4 tokens r0 | **✗ 3: 3 tokens r0 (4 tokens r0) @RW** |"
     assert text.count(row) == 2
+    order = ["What happened", "Block tables where it went wrong", "Expected and actual"]
+    assert [line[3:] for line in text.splitlines() if line[3:] in order] == order
