@@ -1,4 +1,4 @@
-"""Conditions that entries of `sglang_known.toml` name. They need no SGLang."""
+"""Conditions that entries of `sglang_known.toml` name. No condition needs SGLang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _WrongPrefix:
 
     @property
     def is_next_boundary(self) -> bool:
-        """Of a convolution, the last of its rows is the state's. It is the state of a request whose prompt begins like the prefix."""
+        """Of a convolution, the last of its rows is the state's. The state is of a request whose prompt begins like the prefix."""
         latest = max(count for _, count, _ in self.found)
         return self.owner in self.names and latest == self.next_boundary and self.begins_alike(self.owner)
 
@@ -54,7 +54,7 @@ class _WrongPrefix:
         return {name for step in self.steps for name in step}
 
     def rows(self, name: str) -> list[Mapping[str, Any]]:
-        """Those of a request, in all steps."""
+        """Rows of a request, in all steps."""
         absent = {"tokens": 0, "computed": -1, "begins": False}
         return [step.get(name, absent) for step in self.steps]
 
@@ -73,7 +73,7 @@ class _WrongPrefix:
 
 
 def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
-    """What an engine with this strategy, whose steps overlap, published wrong at first; None where it did not, or is another one."""
+    """The first wrong prefix that an engine with this strategy and overlapping steps published; None where it did not, or is another one."""
     settings = dict(case.calls[0].named["settings"].fields)
     if settings.get("strategy") != strategy or not settings.get("overlap"):
         return None
@@ -88,7 +88,7 @@ def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:
 
 
 def _kept_in_the_same_slot(case: Case, _: Profile) -> bool:
-    """What may be hit as tokens up to a boundary holds a request's state at the next one, and a prefill ran beside its decode that passed it."""
+    """A slot that may be hit as tokens up to a boundary holds a request's state at the next one, and a prefill ran beside its decode that passed it."""
     wrong = _wrong(case, "extra_buffer")
     return wrong is not None and wrong.is_next_boundary and wrong.passed(wrong.owner)
 
@@ -168,7 +168,7 @@ def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
 
 
 def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:
-    """Those of requests, by name."""
+    """Prompts of requests, by name."""
     return {given["id"]: given["prompt"] for name, given in _calls(case).all if name == "add_request"}
 
 
@@ -203,13 +203,13 @@ def _hit_off_the_grid(case: Case, _: Profile) -> bool:
 
 
 def _steps(case: Case) -> list[Record]:
-    """Those that ended."""
+    """The steps that returned."""
     ended = [outcome.value for outcome in case.actual if isinstance(outcome, Returned)]
     return [value for value in ended if isinstance(value, Record) and value.type == "RadixStep"]
 
 
 def _about(steps: Sequence[Record], *laws: str) -> Mapping[str, Any]:
-    """What the last step found that breaks one of these laws, as data; nothing where a state of another layer or kind was found, which no
+    """The last step's finding that breaks one of these laws, as data; nothing where a state of another layer or kind was found, which no
     defect of these explains.
     """
     findings = steps[-1]["findings"] if steps else ()
@@ -224,7 +224,7 @@ class _Calls:
     all: tuple[tuple[str, Mapping[str, Any]], ...]
 
     def turns(self, session: str) -> list[Mapping[str, Any]]:
-        """Those of a session, in their order."""
+        """Turns of a session, in their order."""
         return [given for name, given in self.all if name == "add_turn" and given["session"] == session]
 
     @property
@@ -234,7 +234,7 @@ class _Calls:
 
     @property
     def arrived(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Those right before the last step."""
+        """Calls right before the last step."""
         last = max((at for at, (name, _) in enumerate(self.all[:-1]) if name == "step"), default=0)
         return list(self.all[last:-1])
 
@@ -252,7 +252,7 @@ def _replaces_all(case: Case, _: Profile) -> bool:
 
 @dataclass(frozen=True)
 class _BesideARunningTurn:
-    """What came to a streaming session while a turn of it had not ended: turns, and whether it was closed behind one."""
+    """Requests to a streaming session while a turn of it had not ended: turns, and whether it was closed behind one."""
 
     turns: int = 0
     closed: bool = False

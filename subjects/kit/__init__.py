@@ -1,1 +1,1 @@
-"""What adapters of several systems need, with torch and the standard library only."""
+"""Parts that adapters of several systems share, with torch and the standard library only."""

@@ -14,7 +14,7 @@ Do = Callable[[Any], Any]
 def allocated(
     size: int, operations: Sequence[tuple[str, int]], pool: Mapping[str, Do], numbers: Callable[[Any], Any]
 ) -> str:
-    """What is wrong with the slots that an allocator gives out, when they are given and behind each later operation.
+    """The first error in the slots that an allocator gives out, when they are given and behind each later operation.
 
     Args:
         operations: as of `broken_allocation`.

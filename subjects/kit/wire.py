@@ -10,7 +10,7 @@ import torch
 _INTEGERS = {2: torch.int16, 4: torch.int32}
 """By the bytes of an element, in which a number is written to it."""
 _OTHERS = -1
-"""What slots of other requests hold."""
+"""The content of other requests' slots."""
 Block = tuple[int, int]
 """An address, and a number of bytes."""
 

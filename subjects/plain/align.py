@@ -73,7 +73,7 @@ class MambaStateShapeCalculator:
 
 @dataclass(frozen=True)
 class MambaSpec:
-    """What the layers of a group keep in a block, with the documents' fields."""
+    """The states that the layers of a group keep in a block, with the documents' fields."""
 
     block_size: int
     shapes: Sequence[Sequence[int]]
@@ -227,7 +227,7 @@ class MambaSpecDecodeGPUContext:
             self.is_initialized = True
 
     def _states(self, num_reqs: int) -> dict[str, Any]:
-        """What every function that copies takes."""
+        """The arguments of every function that copies."""
         if not self.is_initialized:
             raise NotOffered("a plain function takes the places of states with every call")
         tables = [table[:num_reqs] for table in self.tables]
@@ -383,7 +383,7 @@ def batch_memcpy(src_ptrs: torch.Tensor, dst_ptrs: torch.Tensor, sizes: torch.Te
 
 @dataclass
 class MambaBuffers:
-    """What the runner keeps between steps."""
+    """The runner's memory between steps."""
 
     preprocess: MambaCopyBuffers
     postprocess_align: MambaSpecDecodeGPUContext | None

@@ -12,7 +12,7 @@ _CONTEXT = "MambaSpecDecodeGPUContext"
 
 
 def outside_of(port: ModuleType) -> tuple[Outside, ...]:
-    """What is outside for a port; inputs that it does not take matter only if it promises to refuse."""
+    """Inputs outside of a port's domain; inputs that it does not take matter only if it promises to refuse."""
     everywhere: tuple[Outside, ...] = (
         Outside(
             f"{_CONTEXT}.initialize_from_forward_context",

@@ -80,7 +80,7 @@ def state_layout() -> str:
 
 
 def read_as(form: Callable[[Any], Any], found: Any) -> Any:
-    """What a function of the port returned, in the documents' form; as it is where it has another one, to be compared so."""
+    """The result of a function of the port in the documents' form; a result of another form is compared as it is."""
     try:
         _require_array(found)
         return form(found)

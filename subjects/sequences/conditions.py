@@ -100,7 +100,7 @@ def _slots(case: Case) -> int:
 
 
 def _requests(case: Case) -> Iterator[Request]:
-    """Those that come at once are repeated, since they come in any order."""
+    """Requests of the case; those of one call are repeated, since their order is free."""
     tokens = SequenceTokens()
     for call, outcome in zip(case.calls[1:], case.actual[1:], strict=False):
         name, given = call.function.rpartition(".")[2], {**call.named}
@@ -141,11 +141,11 @@ def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 UNCROPPABLE = "crop: a cache was cropped that says that it cannot be"
-"""What the port of transformers counts; it cannot be imported where the library is not installed."""
+"""An effect that the port of transformers counts; the port cannot be imported where the library is not installed."""
 RESET = "reset: a sequence began with a cache that was reset"
-"""What the port of transformers counts."""
+"""An effect that the port of transformers counts."""
 ABORTED = "cancel: a decode was aborted"
-"""What the port of llama.cpp counts."""
+"""An effect that the port of llama.cpp counts."""
 Place = tuple[int, int]
 """A context's number, and a sequence's number in it."""
 
@@ -274,7 +274,7 @@ def aborted_decode(case: Case) -> bool:
 
 
 def loaded_of_another_model(case: Case) -> bool:
-    """What another model has saved was loaded."""
+    """A save of another model was loaded."""
     return any(
         happened and name == "load_damaged" and arguments.get("damage") == ANOTHER_MODEL
         for name, arguments, happened in _operations(case)

@@ -35,7 +35,7 @@ class Library(ABC):
     def __init__(self, port: PortModule) -> None:
         self.port = port
         self.fresh: dict[Any, Any] = {}
-        """What fresh runs gave, by model, features and tokens."""
+        """Logits of fresh runs, by model, features and tokens."""
         self.calls: Counter[str] = Counter()
         """Of functions for a context, those of fresh runs, too."""
         self._saved_in: dict[str, tuple[str, int]] = {}
@@ -78,7 +78,7 @@ class Library(ABC):
 
     @cached_property
     def _models(self) -> frozenset[str]:
-        """All names. What a library finds out about its models once may take longer than a call of a model may."""
+        """All names. The first list of a library's models may take longer than a call of a model may."""
         return frozenset(self.port.module.models())
 
     def require_features(self, model: str, function: str, features: Mapping[str, Any]) -> None:
@@ -201,7 +201,7 @@ class Isolated(Library):
 
     @property
     def processes(self) -> list[ServedModel]:
-        """Those that there are."""
+        """The processes of all models."""
         return list(self._served.values())
 
     def close(self) -> None:

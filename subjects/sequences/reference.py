@@ -123,7 +123,7 @@ class Reference:
         return min(most, max(most / MOST_EXACT, TIMES_NOISE * max(noise, default=most)))
 
     def _controls(self) -> Iterator[float]:
-        """Distances between fresh runs, and runs of the same tokens in a batch of other shape, and in pieces. What raises is left out."""
+        """Distances between fresh runs, and runs of the same tokens in a batch of other shape, and in pieces. A run that raises is left out."""
         fresh = [self.logits(tokens, {}) for tokens in _CONTROLS]
 
         def together(context: Handle) -> list[float]:

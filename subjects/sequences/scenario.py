@@ -171,7 +171,7 @@ class Sequences:
     def _held_by_rows(
         self, context: int, rows: Sequence[tuple[int, Tokens]], forms: Collection[str]
     ) -> set[str]:
-        """What the logits of a batch are evidence of, before its tokens count."""
+        """Evidence in the logits of a batch, before its tokens count."""
         happened = forms_that_happen(forms, rows, [self.tokens.of((context, number)) for number, _ in rows])
         held = {*happened}
         for number, _ in rows:

@@ -22,11 +22,11 @@ _LINUX = sys.platform == "linux"
 
 
 class PortError(Exception):
-    """What a port's function raised in its process: here a type of the same name, with the same message."""
+    """An exception of a port's function in its process: here a type of the same name, with the same message."""
 
 
 class ServedModel:
-    """The process as this one sees it. It is forked from one that has imported the port, and has nothing of another model.
+    """The parent's view of a process that is forked from one with the port imported, and has nothing of another model.
 
     Args:
         port: whose functions the process calls, and whose limits hold there.

@@ -19,7 +19,7 @@ from statecheck.workers.forkserver import Surroundings, move_to
 from subjects.sequences.protocol import PortModule
 
 FAILED = False
-"""What an operation returns that reports that it failed."""
+"""The result of an operation that reports a failure."""
 _LINUX = sys.platform == "linux"
 """Elsewhere, libraries of the system do not work in a fork of a process that has loaded them, and there is no `/proc`."""
 
@@ -73,7 +73,7 @@ class Handles:
         return plain("load_damaged", done)
 
     def pickled(self, name: str) -> bytes:
-        """What was saved, for another process.
+        """A save, for another process.
 
         Raises:
             NotImplementedError: it cannot leave this process.
@@ -160,7 +160,7 @@ def _floats(row: Any) -> Any:
 
 
 def _numbers(array: Any) -> Iterator[float]:
-    """Those of an array of any shape, or of nested lists, in their order."""
+    """The numbers of an array of any shape, or of nested lists, in their order."""
     listed = _flat(array)
     if isinstance(listed, (list, tuple)):
         for part in listed:

@@ -1,4 +1,4 @@
-"""What explains a failing case: the first call, layer and state in which a library differs from fresh runs.
+"""The explanation of a failing case: the first call, layer and state in which a library differs from fresh runs.
 
 Of libraries that do not show their states it is the first layer whose output differs, by fewer layers.
 """

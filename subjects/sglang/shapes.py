@@ -69,7 +69,7 @@ def ranks(size: int, rank: int = 0) -> Iterator[None]:
 
 
 def cache_params(model: str, sizes: Sizes) -> Any:
-    """What the release's pool of states is made of, for as many ranks as it sees.
+    """Parameters of the release's pool of states, for as many ranks as it sees.
 
     Raises:
         NotOffered: the release does not have the model.
@@ -108,7 +108,7 @@ def _without_drafts(num_spec: int) -> None:
 
 
 class MambaStateShapeCalculator:
-    """What the release's configurations make state shapes with, with the documents' arguments and results."""
+    """The release's functions for state shapes, with the documents' arguments and results."""
 
     @staticmethod
     def linear_attention_state_shape(num_heads: int, tp_size: int, head_dim: int) -> Any:

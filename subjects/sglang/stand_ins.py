@@ -83,7 +83,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return made
 
     def exec_module(self, module: Any) -> None:
-        """It stays empty."""
+        """The module stays empty."""
 
 
 class _Operators:

@@ -57,7 +57,7 @@ class TrackingPlan:
 
     @staticmethod
     def allocate(size: int, operations: Sequence[tuple[str, int]]) -> str:
-        """What is wrong with the slots that the release's allocator gives out, when they are given and behind each later operation."""
+        """The first error in the slots that the release's allocator gives out, when they are given and behind each later operation."""
         allocator = find("sglang.srt.mem_cache.allocator.mamba:MambaSlotAllocator")(size, "cpu")
         pool = {
             "alloc": allocator.alloc,

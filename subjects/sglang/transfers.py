@@ -79,7 +79,7 @@ class _Rank:
 
 
 def _target_info(cls: Any, rank: _Rank, **named: Any) -> Any:
-    """What the prefill knows of a rank of the decode."""
+    """The prefill's description of a rank of the decode."""
     described = rank.arguments
     known = {
         "dst_state_data_ptrs": described.state_data_ptrs,
@@ -285,7 +285,7 @@ def _seen(rank: _Rank, slot: int, states: int) -> tuple[Any, int]:
 
 
 class StateTransfer:
-    """What sends a request's states from one engine to another; the arguments are those of `_sent`."""
+    """Functions that send a request's states from one engine to another; the arguments are those of `_sent`."""
 
     @staticmethod
     def mooncake(*given: Any, **named: Any) -> Any:

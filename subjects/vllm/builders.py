@@ -70,7 +70,7 @@ def as_runners_capture(metadata: Any) -> Any:
 
 
 class RunnersMambaBuilder:
-    """What Mamba-1's and Mamba-2's builders have in common here."""
+    """The common part of Mamba-1's and Mamba-2's builders."""
 
     use_spec_decode: bool
 

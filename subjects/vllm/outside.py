@@ -1,4 +1,4 @@
-"""What releases do differently on purpose: the variants of the rules that they follow, and inputs that their contract leaves out."""
+"""Differences of releases on purpose: the variants of the rules that they follow, and inputs that their contract leaves out."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def profile_of(release: tuple[int, ...]) -> Profile:
 
 
 def outside_of(release: tuple[int, ...]) -> tuple[Outside, ...]:
-    """What a release, such as (0, 33, 0), does not promise anything about."""
+    """Inputs that a release, such as (0, 33, 0), promises nothing about."""
     one_way = "lists of pointers bring states to blocks of their own or to their block's beginning, never towards its end"
     moves_back = partial(_moves_back, profile=profile_of(release))
     mamba, gdn = "Mamba?AttentionMetadataBuilder", "GDNAttentionMetadataBuilder"

@@ -42,7 +42,7 @@ class Unbuilt(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Let Python make it."""
 
     def exec_module(self, module: Any) -> None:
-        """It stays empty; what a release asks of its operators when it is imported is answered with no."""
+        """The module stays empty; queries of a release at import are answered with no."""
         if module.__name__ == "vllm._C_stable_libtorch":
             for question in _ASKED_ON_IMPORT:
                 torch.library.define(f"_C::{question}", "(int cuda_device_capability) -> bool")

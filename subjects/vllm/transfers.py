@@ -71,7 +71,7 @@ def channels_first() -> Iterator[None]:
 
 
 class TransferEngine:
-    """What the ranks of an engine have in common: shapes, pages, and the groups of its cache.
+    """The common part of the ranks of an engine: shapes, pages, and the groups of its cache.
 
     Args:
         heads: of attention, of all ranks together.
@@ -182,7 +182,7 @@ class TransferRank:
             write_numbers(state, numbers)
 
     def seen(self, block: int) -> tuple[Any, int]:
-        """What a block holds, and how many bytes of other blocks are not 0."""
+        """Numbers in a block, and how many bytes of other blocks are not 0."""
         count = len(self.engine.dtypes)
         numbers = [read_numbers(state) for state in self.states(block)]
         for memory in self.memory:
@@ -411,7 +411,7 @@ def _sent(
 
 
 class StateTransfer:
-    """What sends a request's states from one engine to another."""
+    """Functions that send a request's states from one engine to another."""
 
     @staticmethod
     def nixl(*given: Any, **named: Any) -> Any:

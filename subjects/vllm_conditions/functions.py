@@ -167,7 +167,7 @@ _CHANGES: Mapping[Callable[[Call], bool], Callable[[Call], Call]] = {
 
 
 def _gdn_answers(execution: ExecutedCall, defect: Callable[[Call], bool]) -> Iterator[Expected]:
-    """What GDN gives with the defect, alone and with others of its own, or what then lies in its buffers."""
+    """Results of GDN with the defect, alone and with other defects of GDN, or the contents of its buffers then."""
     build = execution.call.named["result"] if execution.call.function == _OWNED else execution.call
     if not defect(build):
         return

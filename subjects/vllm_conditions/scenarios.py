@@ -11,7 +11,7 @@ from statecheck.case.values import Record, Returned
 from statecheck.subject.known import Condition
 
 Row = Mapping[str, Any]
-"""What the scheduler decided for a request in a step: computed, tokens, drafts, begins."""
+"""The scheduler's decision for a request in a step: computed, tokens, drafts, begins."""
 _NOTHING: Row = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
 _USUAL = {
     "kinds": ("gdn",),
@@ -58,13 +58,13 @@ class RecordedScenario:
 
     @cached_property
     def returned(self) -> list[Record]:
-        """What the steps returned."""
+        """Results of the steps."""
         ended = (outcome.value for outcome in self.case.actual if isinstance(outcome, Returned))
         return [value for value in ended if isinstance(value, Record) and value.type == "LiveStep"]
 
     @cached_property
     def steps(self) -> list[dict[str, Row]]:
-        """What the scheduler decided, step by step, for each request of the step."""
+        """The scheduler's decisions, step by step, for each request of the step."""
         return [{name: dict(row) for name, row in dict(step["scheduled"]).items()} for step in self.returned]
 
     @property
@@ -74,7 +74,7 @@ class RecordedScenario:
 
     @cached_property
     def wrong(self) -> dict[str, Any]:
-        """What `LiveLaws` says of the wrong state that breaks the law; nothing where there is none."""
+        """The finding of `LiveLaws` about the wrong state that breaks the law; nothing where there is none."""
         nothing = {"request": "", "tokens": -1, "found": (), "conv": False}
         last = self.case.actual[-1] if self.case.actual else None
         step = last.value if isinstance(last, Returned) else None

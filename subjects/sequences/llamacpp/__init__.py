@@ -65,7 +65,7 @@ def models() -> Sequence[str]:
 
 
 def features(model: str) -> dict[str, Sequence[Any]]:
-    """What may vary; the number of layers the reference has, too."""
+    """Features of a context; the reference has the number of layers, too."""
     name = model.removeprefix(server.PREFIX)
     common: dict[str, Sequence[Any]] = {
         "micro_batch": (512, 1, 2, 7),
@@ -224,7 +224,7 @@ def length(context: Context, sequence: int) -> int:
 
 
 def reuse(context: Context, sequence: int) -> tuple[list[int], int] | None:
-    """What a server held of the sequence, and how many tokens it processed."""
+    """The tokens of the sequence that a server held, and how many it processed."""
     return context.reused.pop(sequence, None) if isinstance(context, ServerContext) else None
 
 

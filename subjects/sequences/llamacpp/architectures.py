@@ -155,7 +155,7 @@ def runs(library: LlamaCpp, model: int) -> bool:
 
 
 def _apart(work: Any) -> Any:
-    """What `work` returns, in a child process; None where the child ends before."""
+    """The result of `work` in a child process; None where the child ends before."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

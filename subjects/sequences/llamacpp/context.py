@@ -19,9 +19,9 @@ UNDO = ("roll back", "checkpoint")
 GUESSES = ("sequence", "model", "other model")
 """Where drafts come from: what followed the token before; the model itself, of which the last draft is made wrong; or a model with other weights."""
 _ABORTED, _NODES = 2, 32
-"""What an aborted decode returns; and nodes of the graph of a step: a micro-batch of a model of four layers has about a hundred."""
+"""The code that an aborted decode returns; and nodes of the graph of a step: a micro-batch of a model of four layers has about a hundred."""
 _COUPLED = "not supported when there are coupled sequences"
-"""What the library logs where it refuses a token of several sequences."""
+"""The library's message when it refuses a token of several sequences."""
 _PARTIAL = 1
 """A state without what a rollback of attention's cells undoes anyway, as llama-server keeps it in its checkpoints."""
 
@@ -208,14 +208,14 @@ class LlamaContext:
         self.library.call("llama_free", self.context)
 
     def _drafts(self, sequence: int, token: int, count: int) -> list[int]:
-        """What followed the token when it stood in the sequence before; others where it did not."""
+        """The tokens that followed `token` when it stood in the sequence before; others where it did not."""
         before = self.tokens[sequence]
         at = max((at for at, earlier in enumerate(before) if earlier == token), default=len(before))
         found = before[at + 1 : at + 1 + count]
         return found + [(token + 5 + more) % 15 + 1 for more in range(count - len(found))]
 
     def _drafts_of_a_model(self, sequence: int, token: int, count: int, *, other: bool) -> list[int]:
-        """What another context generates, of a model with other weights, or of the same, where the last token is made another one."""
+        """Tokens that another context generates, of a model with other weights, or of the same, where the last token is made another one."""
         if count < 1:
             return []
         model = self.other() if other else self.model

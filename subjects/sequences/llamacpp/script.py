@@ -84,7 +84,7 @@ _METHODS = {
     def load(self, s, saved): print("  loaded:", f("llama_state_seq_set_data", S, P, P, S, I)(self.c, saved[0], len(saved[0]), s)); self.tokens[s] = saved[1]
 """,
 }
-"""What a script has of these, if the case takes it."""
+"""Parts of a script that only some cases need."""
 
 
 def script_of(

@@ -52,7 +52,7 @@ EFFECTS = {
     "speculation: a draft was accepted": "generate",
     "speculation: a draft was rejected": "generate",
 }
-"""What servers do beside the C interface; `complete` counts it by what answers say."""
+"""Effects of servers beside those of the C interface; `complete` counts them in responses."""
 BETWEEN = ("nothing", "embedding", "infill")
 _DRAFTS, _BATCH = 3, 512
 _LONG = 200
@@ -66,7 +66,7 @@ def is_installed() -> bool:
 
 
 def features() -> dict[str, Sequence[Any]]:
-    """What may vary, beside the size of micro-batches: of servers, of requests that extend a sequence, and of those that generate."""
+    """Features beside the size of micro-batches: of servers, of requests that extend a sequence, and of those that generate."""
     return {
         "slots": (4, 1, 2),
         "checkpoints": (32, 0, 1),
@@ -107,12 +107,12 @@ class ServerContext:
     files: list[Path] = field(default_factory=list)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """What the server answers; raises as `opened`."""
+        """The server's response; raises as `opened`."""
         with self.opened(path, body) as answer:
             return json.loads(answer.read())
 
     def slots_now(self) -> Any:
-        """What the server says of its slots; raises as `opened`."""
+        """The server's slots, by its own report; raises as `opened`."""
         with self.opened("/slots", None) as answer:
             return json.loads(answer.read())
 

@@ -117,12 +117,12 @@ def save(context: MlxContext, sequence: int) -> tuple[bytes, list[int]]:
 
 
 def load(context: MlxContext, sequence: int, saved: tuple[bytes, list[int]]) -> None:
-    """What `load_prompt_cache` reads from it."""
+    """The cache that `load_prompt_cache` reads from a save."""
     context.load(sequence, saved)
 
 
 def load_damaged(context: MlxContext, sequence: int, damage: str, saved: tuple[bytes, list[int]]) -> bool:
-    """What it reads from damaged bytes, which it should refuse to read."""
+    """The cache that `load_prompt_cache` reads from damaged bytes, which it should refuse to read."""
     try:
         context.load(sequence, (damaged(saved[0], damage), saved[1]))
     except Exception:
@@ -146,12 +146,12 @@ def length(context: MlxContext, sequence: int) -> int:
 
 
 def states(context: MlxContext, sequence: int) -> list[tuple[str, list[float]]]:
-    """What the prompt cache holds of a sequence, layer by layer."""
+    """The states of a sequence in the prompt cache, layer by layer."""
     return states_of(context.caches[sequence])
 
 
 def reuse(context: MlxContext, sequence: int) -> tuple[list[int], int] | None:  # noqa: ARG001 - the store is asked for one sequence at a time
-    """What the server's store held of the prompt, and how many tokens were left to process."""
+    """The part of the prompt that the server's store held, and how many tokens were left to process."""
     reused, context.reused = context.reused, None
     return reused
 

@@ -48,7 +48,7 @@ def bases(architecture: str) -> set[str]:
 
 
 def module(architecture: str) -> Any:
-    """The module of an architecture. What it prints when imported is dropped."""
+    """The module of an architecture. Its output on import is dropped."""
     with contextlib.redirect_stdout(io.StringIO()):
         return importlib.import_module(f"mlx_lm.models.{architecture}")
 

@@ -64,7 +64,7 @@ RELEASE = transformers.__version__
 
 BATCHES = "generate_batch"
 COMPILED = "STATECHECK_COMPILED"
-"""Variable of the environment: compiled forwards are among the features. They take seconds."""
+"""Variable of the environment: compiled forwards are among the features. Each takes seconds."""
 if os.environ.get(COMPILED):
     EFFECTS["compiled: a forward was compiled"] = "generate"
 
@@ -176,7 +176,7 @@ def load(context: TransformersContext, sequence: int, saved: bytes) -> None:
 
 
 def load_damaged(context: TransformersContext, sequence: int, damage: str, saved: bytes) -> bool:
-    """What torch reads from damaged bytes, which it should refuse to read."""
+    """The cache that torch reads from damaged bytes, which it should refuse to read."""
     try:
         context.load(sequence, damaged(saved, damage))
     except Exception:
@@ -200,7 +200,7 @@ def length(context: TransformersContext, sequence: int) -> int:
 
 
 def states(context: TransformersContext, sequence: int) -> list[tuple[str, list[float]]]:
-    """What the cache holds of a sequence, layer by layer."""
+    """The states of a sequence in the cache, layer by layer."""
     return cache_states.states(context.batches[sequence], sequence)
 
 

@@ -183,7 +183,7 @@ def reordered(cache: Any, rows: Sequence[int], label: str) -> None:
 def _traced(
     model: Any, label: str, last: Sequence[int], rows: Sequence[Sequence[int]]
 ) -> Callable[[dict[str, Any]], None]:
-    """What writes a forward down, if a trace is being written."""
+    """The recorder of a forward, if a trace is being written."""
     trace = current()
     if trace is None:
         return lambda given: None

@@ -22,7 +22,7 @@ _Sequence = tuple[CacheRows, list[int], torch.Tensor]
 _MOST_TOKENS = 256
 """Columns of a static cache."""
 _CROP_REFUSED = "support `crop` method"
-"""What a cache of its own kind, such as that of MiniMax, says where it has no `crop`."""
+"""The message of a cache of its own kind, such as that of MiniMax, that has no `crop`."""
 
 
 class _Cancelled(Exception):

@@ -42,7 +42,7 @@ def cache_of(output: Any) -> Any:
 
 @dataclass(frozen=True)
 class Result:
-    """What a forward returns.
+    """The result of a forward.
 
     Args:
         logits: [B, T, V].
@@ -109,7 +109,7 @@ def _positions(model: Any, mask: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def _prepared(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
-    """What `generate` makes of them: positions count real tokens."""
+    """Positions as `generate` makes them: they count real tokens."""
     width = tokens.shape[1]
     first = mask.shape[1] == width
     given = {"attention_mask": mask, "use_cache": True, cache_name(model): held}

@@ -27,7 +27,7 @@ _REFUSALS = (
     "not compatible with `cache`",
     "is only supported for",
 )
-"""What the library says where it refuses a feature."""
+"""The library's messages when it refuses a feature."""
 NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continued, whole prompt"
 HISTORIES = (NONE, CACHE, CONTINUED, CONTINUED_WHOLE)
 """No cache; the cache that `generate` makes; that of the sequence, behind which `generate` gets the new tokens or all of them."""
@@ -158,7 +158,7 @@ def _effects(
     output: Any,
     forwards: Sequence[tuple[int, int]],
 ) -> Counter[str]:
-    """What the features have done in a call of `generate`."""
+    """Effects of the features in a call of `generate`."""
     found: Counter[str] = Counter()
     found["history: a cache of generate was used"] += (
         features.history == CACHE and cache_of(output) is not None

@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from subjects.sequences.sizes import NotBuilt, tiny
 
 _STATE = re.compile(r"\b(conv|ssm|recurrent)_states?\b|\blinear_attention\b|\b_is_stateful = True\b")
-"""What the sources of models with recurrent state contain: a name of a state, a kind of layer, or the flag that forbids rollback."""
+"""Marks in the sources of models with recurrent state: a name of a state, a kind of layer, or the flag that forbids rollback."""
 
 
 @cache
@@ -49,7 +49,7 @@ def configuration_class(architecture: str) -> Any:
 
 
 def _has_state(model_type: str, class_name: str) -> bool:
-    """Whether the module of the class mentions a state. It is read and not imported: there are hundreds, which take ten seconds."""
+    """Whether the module of the class mentions a state. The source is read, not imported: an import of all, which are hundreds, takes ten seconds."""
     folder = (
         Path(transformers.__file__).parent
         / "models"

@@ -1,4 +1,4 @@
-"""What happens to caches, as lines of a script that needs transformers alone; written while a case runs again."""
+"""The operations on caches, as lines of a script that needs transformers alone; written while a case runs again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

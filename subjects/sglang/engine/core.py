@@ -22,7 +22,7 @@ __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
 
 @dataclass(frozen=True)
 class RadixStep:
-    """What a turn of the engine was, and what of it breaks a law."""
+    """A turn of the engine, and the laws that it breaks."""
 
     scheduled: dict[str, dict[str, Any]]
     finished: tuple[str, ...]
@@ -206,7 +206,7 @@ class RadixEngine:
         return {name for name, at in self.closed.items() if now > max(at, self.idle_since)}
 
     def _published(self, prefix: Any) -> Iterator[Stored]:
-        """What a hit of a prefix takes: its keys, page by page, and its state."""
+        """The data that a hit of a prefix takes: its keys, page by page, and its state."""
         name, count = self.laws.known.named_by(prefix.tokens)
         page, first = self.settings.page_size, count - len(prefix.keys)
         late_keys, late_states = self.running.pools.late_slots()

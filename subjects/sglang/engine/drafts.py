@@ -63,10 +63,10 @@ class NamedCorpus:
         return np.array(drafts, dtype=np.int64), np.concatenate(masks)
 
     def batch_put(self, _: Any) -> None:
-        """It learns nothing."""
+        """No tokens are learned."""
 
     def erase_match_state(self, _: Any) -> None:
-        """It remembers nothing."""
+        """No match state is kept."""
 
     def synchronize(self) -> None:
         """Nothing waits."""
@@ -178,7 +178,7 @@ class NamedDraftWorker:
         )
 
     def _draft_extend_for_prefill(self, batch: Any, hidden: Any, tokens: Any, *_: Any, **__: Any) -> Any:
-        """What the first step behind a prompt drafts from."""
+        """Inputs of the drafts in the first step behind a prompt."""
         made = find(f"{_SPECULATIVE}.eagle_info:EagleDraftInput")(
             bonus_tokens=tokens, num_tokens_per_req=1, num_tokens_for_logprob_per_req=1
         )
@@ -186,7 +186,7 @@ class NamedDraftWorker:
         return made
 
     def _draft_extend_for_decode(self, batch: Any, result: Any, **_: Any) -> None:
-        """What the next step drafts from."""
+        """Inputs of the drafts in the next step."""
         self._fill(result.next_draft_input, len(batch.seq_lens), result.logits_output.hidden_states)
 
     def _fill(self, made: Any, rows: int, hidden: Any) -> None:

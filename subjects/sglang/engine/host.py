@@ -88,7 +88,7 @@ _USERS = "managers.cache_controller", "mem_cache.l2_transfer"
 
 @dataclass
 class _Waiting:
-    """What a stream has to do, not before a turn: a copy to places in tensors, or an event behind copies."""
+    """Work of a stream, not before a turn: a copy to places in tensors, or an event behind copies."""
 
     turn: int
     act: Callable[[], None]

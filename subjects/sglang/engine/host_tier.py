@@ -13,10 +13,10 @@ from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 _POOLS = "sglang.srt.mem_cache.pool_host"
 _EARLIER_POOLS = "sglang.srt.mem_cache.memory_pool_host"
 _RESERVE = "HICACHE_HOST_MEMORY_RESERVE_BYTES"
-"""What the release leaves free, 10 GiB: a machine that has less would be refused some kilobytes of host memory."""
+"""Memory that the release leaves free, 10 GiB: a machine that has less would be refused some kilobytes of host memory."""
 
 HOST = 1000
-"""What is added to the numbers of slots in host memory, to tell them from those of the device."""
+"""Offset of the numbers of slots in host memory, to tell them from those of the device."""
 
 
 def host_arguments(policy: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class HostMemory:
         tree.load_back_threshold = 0
 
     def published(self, name: str, count: int, prefix: Prefix) -> Iterator[Stored]:
-        """What a hit loads of a prefix, as its end is the end of `count` tokens of a request."""
+        """The data that a hit of a prefix loads, as its end is the end of `count` tokens of a request."""
         first = count - len(prefix.host_keys)
         late_pages = COPIES.places_in([self.keys.k_buffer, self.keys.v_buffer])
         late_states = COPIES.places_in([self.states.temporal_buffer, *self.states.conv_buffer])

@@ -74,7 +74,7 @@ class NamedKernels:
     def _convolve_drafts(
         self, x: Any, states: Any, slots: Sequence[int], *, intermediate_conv_window: Any, **given: Any
     ) -> Any:
-        """What the convolution keeps after each token; the slots stay as they are. In a tree, the kernel finds the node above each."""
+        """The convolution's windows after each token; the slots stay as they are. In a tree, the kernel finds the node above each."""
         kept = given["intermediate_state_indices"].tolist()
         above = given.get("retrieve_parent_token")
         for row, slot in enumerate(slots):
@@ -226,7 +226,7 @@ def begun_states(metadata: Any, temporal: Any, layer: int) -> list[int]:
 def run_mixer(
     linear: Any, layer: int, mixer: Any, batch: Any, states: Sequence[int], tokens: Sequence[int]
 ) -> None:
-    """Run a layer of the release. What it projects are the states after each token, and the tokens."""
+    """Run a layer of the release. Its projections are the states after each token, and the tokens."""
     columns = columns_of(states, tokens, mixer.conv_dim, layer)
     gates = torch.zeros(len(tokens), mixer.intermediate_size)
     steps = torch.zeros(len(tokens), mixer.num_heads)

@@ -55,7 +55,7 @@ def open_session(id: str, streaming: bool) -> Any:  # noqa: A002
 
 
 def session_parameters(session: str, after: str, offset: int, *, drops_output: bool, replaces: bool) -> Any:
-    """What a request says of its session: the request that it continues, and which of its tokens it keeps."""
+    """A request's place in its session: the request that it continues, and which of its tokens it keeps."""
     return message(
         "SessionParams",
         id=session,
@@ -67,7 +67,7 @@ def session_parameters(session: str, after: str, offset: int, *, drops_output: b
 
 
 class Loop:
-    """What `run_event_loop` of a scheduler chooses: `event_loop_normal` or `event_loop_overlap`.
+    """The loop that `run_event_loop` of a scheduler chooses: `event_loop_normal` or `event_loop_overlap`.
 
     Args:
         scheduler: what receives its requests is replaced, by which the loop begins each of its turns.
@@ -182,7 +182,7 @@ class Sessions:
 
     @property
     def open(self) -> Sequence[str]:
-        """Those that the release has not ended."""
+        """The requests that the release has not ended."""
         return [] if self.controller is None else list(self.controller.sessions)
 
     def close_all(self) -> Sequence[Any]:

@@ -111,7 +111,7 @@ def allow_without_gpu() -> None:
         return
 
     def passed(*given: Any, **named: Any) -> Any:
-        """It sees a GPU while it runs, and nothing else does."""
+        """The release sees a GPU while the function runs, and no other code does."""
         with mock.patch.dict(hook, {"get_platform": lambda: mock.Mock(is_cuda=True)}):
             return refuse(*given, **named)
 

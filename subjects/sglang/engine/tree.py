@@ -1,4 +1,4 @@
-"""What the release's tree of prefixes can be hit for."""
+"""Prefixes that the release's tree can be hit for."""
 
 from array import array
 from collections.abc import Iterable, Iterator

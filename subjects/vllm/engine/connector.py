@@ -72,9 +72,9 @@ class LiveTransfers:
         self.settings, self.memory, self.names = settings, memory, names
         self.store: dict[tuple[int, Any], list[torch.Tensor]] = {}
         self.saved: list[tuple[Any, ...]] = []
-        """What was read to be saved since the engine last looked: group, block, request, tokens, contents."""
+        """Blocks that were read to be saved since the engine last looked: group, block, request, tokens, contents."""
         self.written: list[tuple[int, int, str, int]] = []
-        """What was loaded since then: group, block, request, tokens."""
+        """Blocks that were loaded since then: group, block, request, tokens."""
         self.unloaded: list[str] = []
         """Requests whose loads failed since then."""
         self._caches: dict[str, list[torch.Tensor]] = {}
@@ -92,7 +92,7 @@ class LiveTransfers:
         }
 
     def begin(self, loads: Iterable[LiveTransfer], saves: Iterable[LiveTransfer]) -> None:
-        """What a step asks for."""
+        """Begin the transfers that a step asks for."""
         self._loads |= {load: load.steps for load in loads}
         self._saves |= {save: save.steps for save in saves}
 
@@ -117,7 +117,7 @@ class LiveTransfers:
             self._kept.append(save)
 
     def write(self, load: LiveTransfer) -> None:
-        """What was saved, into the blocks of a load."""
+        """Write saved states into the blocks of a load."""
         for move in load.blocks:
             kept = self.store[move.group, move.prefix]
             for states, values in zip(self._states(move.group), kept, strict=True):
@@ -125,7 +125,7 @@ class LiveTransfers:
             self.written.append(_as_published(move))
 
     def forget(self) -> bool:
-        """What is kept is gone."""
+        """Drop all saved blocks."""
         self.store.clear()
         return True
 
@@ -269,7 +269,7 @@ class LiveOffers:
         return frozenset((move.group, move.block) for save in late for move in save.blocks)
 
     def asked(self, scheduled: Any) -> SimpleNamespace:
-        """What the worker is to do in the step."""
+        """Transfers of the worker in the step."""
         if not self.settings.prefix_caching:
             self._save_prompts(scheduled)
         elif not self.settings.saves_at_end:
@@ -400,7 +400,7 @@ def configure_connector(config: Any, settings: LiveSettings) -> None:
 
 
 def share(config: Any, offers: LiveOffers, transfers: LiveTransfers) -> None:
-    """What the two instances are made with."""
+    """Arguments of the two instances."""
     shared = config.kv_transfer_config.kv_connector_extra_config[_SHARED]
     shared.offers, shared.transfers = offers, transfers
 
@@ -573,14 +573,14 @@ class LiveConnection:
         return {(move.group, move.block): name for name, load in loads for move in load.blocks}
 
     def moved(self, saving: frozenset[Place], loading: dict[Place, str]) -> Transfers:
-        """What is under way after a step, of which there was so much before it, and while its forward ran."""
+        """Transfers under way after a step; `saving` and `loading` were under way before it."""
         saved = tuple(self.transfers.saved)
         self.transfers.saved.clear()
         kept = self.offers.kept + freed_late(self.scheduler)
         return Transfers(loading, self.loading(), saving, self.offers.saving, saved, kept)
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
-        """What was loaded, what was saved, and the requests whose load failed, since the last step."""
+        """Loaded blocks, saved blocks, and the requests whose load failed, since the last step."""
         loaded, failed = tuple(self.transfers.written), tuple(self.transfers.unloaded)
         self.transfers.written.clear()
         self.transfers.unloaded.clear()

@@ -230,7 +230,7 @@ class LiveEngine:
         self._remember()
 
     def _decided(self, scheduled: Any) -> dict[str, Decided]:
-        """What the scheduler wants of the worker."""
+        """The scheduler's decision for each request of the step."""
         computed = {request.req_id: request.num_computed_tokens for request in scheduled.scheduled_new_reqs}
         fresh = set(computed)
         again = scheduled.scheduled_cached_reqs
@@ -275,7 +275,7 @@ class LiveEngine:
         ]
 
     def _observe(self, seen: ObservedStep) -> None:
-        """What is in memory after the step, and which requests own it."""
+        """Note the memory after the step, and the requests that own it."""
         counts = {
             block.block_id: block.ref_cnt for block in self.pool.blocks if block.ref_cnt and not block.is_null
         }

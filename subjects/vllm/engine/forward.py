@@ -67,7 +67,7 @@ def _checkpoints(found: Any, rows: int) -> list[tuple[int, int] | None]:
 
 
 def accesses(metadata: Any, settings: LiveSettings) -> Iterator[LiveAccess]:
-    """What a group's layers do with the batch, row by row; rows without tokens are padding."""
+    """Accesses of a group's layers to the batch, row by row; rows without tokens are padding."""
     if settings.mode == "all":
         found = _all_states(metadata, settings)
     else:
@@ -211,7 +211,7 @@ class LiveForward:
             at: row for row in range(len(self.rows)) for at in range(starts[row], starts[row + 1])
         }
         self.stray: list[GroupAccess] = []
-        """What rows of padding touch."""
+        """Accesses of rows of padding."""
 
     @property
     def handed_on(self) -> list[int]:

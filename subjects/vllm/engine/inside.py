@@ -41,11 +41,11 @@ _BUILDERS = {
 _COUNTS_ALWAYS = (0, 32)
 """Since then the V1 model runner hands over accepted counts in every step with speculation."""
 PORTED = (*_BUILDERS.values(), _ADVANCE, _CONTEXT, _OF_FIRST_RUNNER[0])
-"""What a port may offer, with what belongs to it."""
+"""Functions that a port may offer, with those that belong to them."""
 
 
 class Inside:
-    """What of a port stands in an engine with these settings, and how often the engine has called it.
+    """Functions of a port in an engine with these settings, and how often the engine has called each.
 
     Args:
         settings: `inside` names the port, "" for none.

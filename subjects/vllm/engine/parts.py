@@ -1,4 +1,4 @@
-"""What stands in the V2 model runner for the parts that need a GPU, or a model, and have no part in states."""
+"""Stand-ins in the V2 model runner for the parts that need a GPU, or a model, and have no part in states."""
 
 import importlib
 import itertools
@@ -16,7 +16,7 @@ class HostBuffer:
     """Memory of the host that a device reads where it is."""
 
     read: ClassVar[list[tuple[torch.Tensor, tuple[int, ...]]] | None] = None
-    """What a batch that is being prepared hands to its device, and its values by then; None where no batch is observed."""
+    """Views that a batch in preparation hands to its device, with their values at that time; None where no batch is observed."""
 
     def __init__(self, size: Any, dtype: torch.dtype) -> None:
         self.cpu = torch.zeros(size, dtype=dtype)
@@ -42,7 +42,7 @@ def copied(
     out: torch.Tensor | None = None,
     device: Any = None,  # noqa: ARG001 - the release's
 ) -> torch.Tensor:
-    """What 0.29 copies to its device through pinned memory."""
+    """A tensor that 0.29 copies to its device through pinned memory."""
     made = torch.as_tensor(x)
     return made.clone() if out is None else out.copy_(made)
 
@@ -132,7 +132,7 @@ class ToyModel(torch.nn.Module):
 
 
 def taken(drafts: list[int], said: list[int]) -> list[int]:
-    """What a step samples: the drafts that are what the model says, and its next token."""
+    """Tokens that a step samples: the drafts that the model agrees with, and its next token."""
     agree = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(drafts, said, strict=False))
     return said[: 1 + len(list(agree))]
 

@@ -27,7 +27,7 @@ from subjects.vllm.engine.v1 import HostTorch
 from subjects.vllm.release import RELEASE_NAME, find, optional
 
 HOST = 1000
-"""What a block of host memory is numbered from, beside those of the pool."""
+"""First number of blocks of host memory, beside those of the pool."""
 _SIMPLE = "vllm.v1.simple_kv_offload.worker"
 _OFFLOADING = "vllm.v1.kv_offload.cpu"
 _SPEC = "statecheck_offloading"
@@ -368,7 +368,7 @@ class ReleasedConnection:
         return self.copies.under_way
 
     def _read_by(self, name: str, count: int, owners: Sequence[Owner]) -> Iterator[Stored]:
-        """What stands in the blocks that a request reads which begins behind so many tokens."""
+        """Contents of the blocks that a request reads which begins behind so many tokens."""
         for owner, group, column, block in owners:
             size = self.sizes[group]
             last = (count - 1) // size
@@ -383,7 +383,7 @@ class ReleasedConnection:
         return kept or bool(self.copies.loading) or any(name not in running for name, *_ in owners)
 
     def moved(self, _: frozenset[Place], loading: dict[Place, str]) -> Transfers:
-        """What is under way after a step, of which there was so much before it, and what host memory may hand out."""
+        """Transfers under way after a step and before it, and blocks that host memory may hand out."""
         assert self.pool is not None
         kept = +self.pool.kept + freed_late(self.scheduler)
         # A block that the connector counts as in use cannot be given away, whether or not its request is gone.
@@ -393,7 +393,7 @@ class ReleasedConnection:
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
-        """What was loaded since the last step, and what is saved."""
+        """Blocks that were loaded since the last step, and saved blocks."""
         loaded = tuple(self.copies.loaded)
         self.copies.loaded.clear()
         return loaded, tuple(save[:4] for save in moved.saved), ()

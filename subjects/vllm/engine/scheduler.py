@@ -49,7 +49,7 @@ def _resolve(name: str, value: int, *owners: Any) -> None:
 
 
 def block_hasher(settings: LiveSettings, config: Any, size: int) -> Any:
-    """What hashes the blocks of a request; None without prefix caching."""
+    """The function that hashes the blocks of a request; None without prefix caching."""
     if not settings.prefix_caching:
         return None
     find("vllm.v1.core.kv_cache_utils:init_none_hash")(_digest)

@@ -23,7 +23,7 @@ from subjects.vllm.release import RELEASE, find
 
 HANDLER, WORKER = f"{GPU_FOLDER}.pp_utils", "vllm.v1.worker.gpu_worker"
 _NOT_YET = 1
-"""What is in memory that a broadcast has not come to."""
+"""The value of memory that a broadcast has not reached."""
 
 
 class Rank:
@@ -60,7 +60,7 @@ class Rank:
         return [SimpleNamespace(wait=lambda: None), sent]
 
     def irecv_tensor_dict(self, **_: Any) -> tuple[dict[str, torch.Tensor], list[Any], list[Any]]:
-        """What the stage before has sent for the next batch."""
+        """Tensors that the stage before has sent for the next batch."""
         sent = self.incoming.popleft()
         sent.wait()
         return sent.tensors, [], []
@@ -178,7 +178,7 @@ class LiveStage(LiveWorkerV2):
             )
 
     def run(self, metadata: dict[str, Any], _: Any = None) -> Any:
-        """What the stage makes of the batch: the next tokens in the last stage, and what is sent in the others."""
+        """The stage's output: the next tokens in the last stage, and the tensors that are sent in the others."""
         batch = self.batch
         starts = batch.query_start_loc.tolist()[: batch.num_reqs + 1]
         tokens, handed = batch.input_ids[: starts[-1]].tolist(), []
@@ -235,7 +235,7 @@ class LivePipeline:
 
     @property
     def slots(self) -> dict[str, int]:
-        """Those of all stages."""
+        """Slots of all stages."""
         return {
             f"{name} of stage {number}": slot
             for number, stage in enumerate(self.stages)
@@ -253,7 +253,7 @@ class LivePipeline:
         return LivePipeline.Output(self, number)
 
     class Output:
-        """What the last stage says of a batch, once it is asked for."""
+        """The last stage's output of a batch, when it is read."""
 
         def __init__(self, pipeline: "LivePipeline", number: int) -> None:
             self.pipeline, self.number = pipeline, number
@@ -267,7 +267,7 @@ class LivePipeline:
         """The scheduler gets no output of drafts: the stages send these to each other."""
 
     def observed(self, published: Callable[[LiveMemory], list[Any]]) -> list[tuple[int, ObservedStep]]:
-        """What stages did since this was asked last, and what may be hit in those that have run all batches."""
+        """Steps of stages since the last call, and blocks that may be hit in stages that have run all batches."""
         last = len(self.batches)
         for number, stage in enumerate(self.stages):
             if self.done[number] == last:

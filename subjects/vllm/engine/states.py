@@ -25,13 +25,13 @@ from subjects.vllm.engine.settings import (
 )
 
 _UNWRITTEN = 0x5A5A5A5A5A5A5A5
-"""What stands in memory that no request has written."""
+"""The content of memory that no request has written."""
 _UNWRITTEN_NUMBERS = 0x5A5A5A5A5A5A5A5A
 """The same where states are real numbers: 1.5e16 in each type."""
 
 
 class LiveLayer:
-    """One layer's part of the memory: pages of `page` bytes that it shares with the layers of other groups.
+    """A layer's part of the memory: pages of `page` bytes that it shares with the layers of other groups.
 
     `number` is the layer's among all layers of the model, those of other groups and stages among them.
     """
@@ -135,7 +135,7 @@ class LiveMemory:
                 pool[0] = 0
         self.pools = list(pools)
         self.weights = 0
-        """Those of the model, by number."""
+        """The number of the model's weights."""
         self.prefixes: dict[int, dict[int, Prefix]] = {}
         """Of a layer of real numbers, by weights and named state, what it has gone through."""
         self.groups: list[list[LiveLayer]] = []
@@ -154,7 +154,7 @@ class LiveMemory:
 
     @property
     def caches(self) -> dict[str, Any]:
-        """What a layer keeps, by name, as the release has it: a tensor, or one for each kind of state."""
+        """A layer's memory, by name, as the release has it: a tensor, or one for each kind of state."""
         return {
             name: layer.states[0] if layer.kind == "attention" else list(layer.states)
             for name, layer in self.layers.items()
@@ -166,7 +166,7 @@ class LiveMemory:
         return {name: pool for names in self._names for name, pool in zip(names, self.pools, strict=True)}
 
     def lose(self) -> None:
-        """What stood in all blocks is gone; the null block, which no request reads, is as it was."""
+        """Clear all blocks; the null block, which no request reads, is as it was."""
         for pool in self.pools:
             pool[1:] = self._unwritten
 
@@ -175,7 +175,7 @@ class LiveMemory:
             pool[blocks] = 0
 
     def contents(self, group: int, block: int) -> list[Any]:
-        """What stands in a block that may be hit, layer by layer."""
+        """The content of a block that may be hit, layer by layer."""
         found: list[Any] = []
         for layer in self.groups[group]:
             if isinstance(layer, KernelLayer):

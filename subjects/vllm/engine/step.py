@@ -1,4 +1,4 @@
-"""What a step of a scenario did, as a report tells it and the laws judge it; and for its picture, which blocks rows used."""
+"""A step of a scenario, as reports and laws read it; and for its picture, the blocks that rows used."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from subjects.vllm.engine.states import LiveLayer, LiveMemory
 
 @dataclasses.dataclass(frozen=True)
 class LiveStep:
-    """What a step did.
+    """A step as the engine observed it.
 
     Args:
         scheduled: by request, what the scheduler decided: tokens computed before, tokens and drafts of the step, whether it begins.
@@ -55,7 +55,7 @@ writes, and what it found."""
 
 
 def accessed(rows: Sequence[ForwardRow], known: KnownStates, block_size: int) -> tuple[RowAccess, ...]:
-    """What each row of a forward did in each group; `block_size` is that of attention."""
+    """Accesses of each row of a forward in each group; `block_size` is that of attention."""
     return tuple(access for row in rows for access in _accessed_by_row(row, known, block_size))
 
 

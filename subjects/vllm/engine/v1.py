@@ -98,7 +98,7 @@ class LiveWorkerV1(LiveWorker):
             self.texts[row.request] = [*text[:first], *own, *text[first + len(own) :]]
 
     def drafts_after(self, row: int, sampled: list[int]) -> list[int]:
-        """What is drafted for a row of the batch that sampled these tokens, none where it is still in its prompt."""
+        """Drafts for a row of the batch that sampled these tokens, none where it is still in its prompt."""
         assert self.forward is not None
         if not sampled:
             return []

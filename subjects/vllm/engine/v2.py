@@ -66,7 +66,7 @@ class LiveWorkerV2(LiveWorker):
         return runner
 
     def _configure(self, runner: Any) -> None:
-        """What the runner's constructor takes from the configuration."""
+        """Attributes that the runner's constructor takes from the configuration."""
         settings, config = self.settings, self.config
         for name in _ATTRIBUTES["configurations"]:
             setattr(runner, f"{name}_config", getattr(config, f"{name}_config"))
@@ -177,7 +177,7 @@ class LiveWorkerV2(LiveWorker):
             runner.model_state.initialize_kv_cache(caches, runner.block_tables)
 
     def _connector(self, tensors: dict[str, Any]) -> Any:
-        """What the runner has around its steps for the connector, or for none."""
+        """The release's calls around a step for the connector, or for none."""
         with in_place(self.connector):
             return find(f"{GPU_FOLDER}.kv_connector:get_kv_connector")(self.config, tensors)
 

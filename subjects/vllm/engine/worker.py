@@ -1,4 +1,4 @@
-"""What the workers of both model runners have in common: the release's runner, and the forward that stands in for its model."""
+"""The common part of the workers of both model runners: the release's runner, and the forward that stands in for its model."""
 
 import functools
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ class LiveWorker:
 
     @property
     def released(self) -> Any:
-        """What of the release's takes in a step."""
+        """The object of the release that takes in a step."""
         return self.runner
 
     def execute(self, scheduled: Any, seen: ObservedStep) -> Any:
-        """What the model runner says of the step, whose rows and rows of padding are put into `seen`."""
+        """The model runner's output of the step; rows and rows of padding are put into `seen`."""
         self.forward = None
         config = find("vllm.config:set_current_vllm_config")(self.config)
         with config, self.inside.functions(), in_place(self.connector):
