@@ -132,7 +132,7 @@ class SequenceRun:
                 happens(event)
         # One more token for each sequence, so that a state that is wrong shows.
         for context in range(CONTEXTS):
-            for number in [number for of, number in self.lengths if of == context]:
+            for number in [number for owner, number in self.lengths if owner == context]:
                 self.take("extend", context=context, rows=[(number, (1,))], features={})
 
     def extend(self, event: Extend) -> None:
@@ -253,7 +253,7 @@ class SequenceRun:
 
     def _follow(self, name: str, step: Any, /, *, context: int, **arguments: Any) -> None:
         arguments.pop("features", None)
-        lengths = {(of, number): count for of, number, count in step["lengths"]}
+        lengths = {(owner, number): count for owner, number, count in step["lengths"]}
         length = lengths.get((context, arguments.get("sequence")))
         if name == "extend":
             self.tokens.extend(context, arguments["rows"])

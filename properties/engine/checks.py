@@ -112,11 +112,11 @@ class Checks:
     def _flaw(
         self, place: StatePlace, block: int, found: bytes, prefix: int, when: str, row: int | None = None
     ) -> Flaw:
-        what = f"block {block}, {self.words.holder(place.group, block)}"
+        holder = f"block {block}, {self.words.holder(place.group, block)}"
         part = f"row {row} of {place.label}" if row is not None else place.label
         source = self.words.source(place, found)
         return Flaw(
-            f"{when}, {part} in {what} = {self.words.bytes_of(place, found, source)}",
+            f"{when}, {part} in {holder} = {self.words.bytes_of(place, found, source)}",
             place.group,
             block,
             wrong_bytes=self._wrong_bytes(place, block, row, found, prefix),

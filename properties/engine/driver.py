@@ -27,7 +27,7 @@ from statecheck.case.values import Call, Outcome, Overwrite, Raised
 from statecheck.case.values import Step as CaseStep
 
 RUNNERS: dict[str, type[Runner]] = {"V1": ByRow, "V2": BySlot}
-"""One keeps requests in rows and decides on the host, one keeps them in slots."""
+"""V1 keeps requests in rows and decides on the host, V2 keeps them in slots."""
 Sampler = Callable[[ScheduledRequest, Sequence[int]], Sequence[int]]
 """From a row and the model's token after each of its tokens to the accepted drafts and one token more."""
 

@@ -45,8 +45,8 @@ class Words:
             ancestor, drafts = self.scheduler.prefixes.parent(ancestor), " and its drafts"
         request = self.request_with(ancestor)
         owner = "no request" if request is None else request + drafts
-        what = "that of the last of" if row else "the state after"
-        return f"{what} {token_count(count)} of {owner}"
+        position = "that of the last of" if row else "the state after"
+        return f"{position} {token_count(count)} of {owner}"
 
     def request_with(self, prefix: int) -> str | None:
         """The request whose tokens begin with those of the prefix."""

@@ -43,11 +43,11 @@ class Wire:
                 raise ValueError(
                     f"a block of {size} bytes is sent to one of {room}, but should be as large [transfer]"
                 )
-            for what, address in (("read from", source), ("written to", target)):
+            for access, address in (("read from", source), ("written to", target)):
                 if not any(
                     first <= address and address + size <= first + length for first, length in self._ranges
                 ):
-                    raise ValueError(f"{size} bytes are {what} memory that is not registered [transfer]")
+                    raise ValueError(f"{size} bytes are {access} memory that is not registered [transfer]")
             ctypes.memmove(target, source, size)
 
 

@@ -169,9 +169,9 @@ class Reference:
             name: value for name, value in features.items() if name in self._library.port.given_to_reference
         }
 
-    def _remembered(self, what: str, tokens: Tokens, given: Mapping[str, Any], run: Any) -> Any:
+    def _remembered(self, kind: str, tokens: Tokens, given: Mapping[str, Any], run: Any) -> Any:
         features = (*sorted(self._features.items()), *sorted(given.items()))
-        key = (what, self._model, self._seed, features, tokens)
+        key = (kind, self._model, self._seed, features, tokens)
         if key not in self._library.fresh:
             context = self._library.new(self._model, self._seed, self._features)
             try:

@@ -36,11 +36,11 @@ class ServedModel:
         self._port = port
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         name = port.module.__name__
-        what = Fork(f"{_SERVING}:main", (surroundings(), name, port.megabytes), name="model")
+        program = Fork(f"{_SERVING}:main", (surroundings(), name, port.megabytes), name="model")
         self._pipe, theirs = Pipe()
         with theirs:
             descriptors = theirs.fileno(), self._errors.fileno()
-            self._process = fork(NO_DEVICE, what, *descriptors, own=name if _LINUX else _SERVING)
+            self._process = fork(NO_DEVICE, program, *descriptors, own=name if _LINUX else _SERVING)
 
     @property
     def pid(self) -> int:

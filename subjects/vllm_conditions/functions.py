@@ -174,8 +174,8 @@ def _gdn_answers(execution: ExecutedCall, defect: Callable[[Call], bool]) -> Ite
     others = [other for other in _CHANGES if other is not defect and other(build)]
     for together in chain.from_iterable(combinations(others, size) for size in range(len(others) + 1)):
         changed = build
-        for each in (*together, defect):
-            changed = _CHANGES[each](changed)
+        for gdn_defect in (*together, defect):
+            changed = _CHANGES[gdn_defect](changed)
         asked = _with_argument(execution.call, "result", changed) if build is not execution.call else changed
         yield answer(asked, None, replace(execution.profile, gdn_plain_decodes=True))
 

@@ -159,10 +159,10 @@ class History:
             found = self.recurrence.read(place, request, column, offset, pools)
             right = self.recurrence.right(place, request, tokens)
             if found != right:
-                which = f"state {place.number} of group {place.group} in {place.pool}"
+                state = f"state {place.number} of group {place.group} in {place.pool}"
                 further = f" and {offset} tokens on" if offset else ""
-                what = f"{which}, column {column}{further} of request {request}"
-                return f"{what} = {found.hex(' ')}, but should be {right.hex(' ')}, the state after {tokens} tokens"
+                location = f"{state}, column {column}{further} of request {request}"
+                return f"{location} = {found.hex(' ')}, but should be {right.hex(' ')}, the state after {tokens} tokens"
         return ""
 
 

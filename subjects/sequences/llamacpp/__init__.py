@@ -259,8 +259,8 @@ def script(
     model: str, seed: int, features: Mapping[str, Any], operations: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> str:
     """A case as a script that needs the wheel alone."""
-    of = server_script_of if model.startswith(server.PREFIX) else script_of
-    return of(model, seed, features, operations, RELEASE)
+    writer = server_script_of if model.startswith(server.PREFIX) else script_of
+    return writer(model, seed, features, operations, RELEASE)
 
 
 def close(context: Context) -> None:

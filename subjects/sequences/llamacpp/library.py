@@ -99,7 +99,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_set_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
 }
 CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30}
-"""Numbers of types in ggml. Those of blocks of 32 need heads of more than the 16 numbers that our models have."""
+"""Numbers of types in ggml. Types with blocks of 32 need heads of more than the 16 numbers that our models have."""
 _INT32_ARRAY = 5
 """The type's number in GGUF."""
 

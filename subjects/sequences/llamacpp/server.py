@@ -228,7 +228,7 @@ class ServerContext:
         self.effects["at_once: requests came at the same time"] += at_once and len(rows) > 1
         self.effects["ahead: a request generated several tokens"] += ahead > 1
         with ThreadPoolExecutor(len(rows) if at_once else 1) as pool:
-            answers = [
+            responses = [
                 pool.submit(
                     self.complete,
                     sequence,
@@ -238,7 +238,7 @@ class ServerContext:
                 )
                 for sequence, _ in rows
             ]
-        return [_logarithms(answer.result()) for answer in answers]
+        return [_logarithms(response.result()) for response in responses]
 
     def _come_between(self, request: str) -> None:
         """A request that completes no prompt of ours, and takes a slot."""

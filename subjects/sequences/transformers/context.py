@@ -26,7 +26,7 @@ _CROP_REFUSED = "support `crop` method"
 
 
 class _Cancelled(Exception):
-    """What ends a forward from outside."""
+    """The exception that ends a forward from outside."""
 
 
 @dataclass
@@ -196,7 +196,7 @@ class TransformersContext:
         output = self.model.get_output_embeddings()
         if output is None:
             raise NotImplementedError("cancel: the model has no module behind its layers")
-        layers = next(one for one in self.model.modules() if isinstance(one, torch.nn.ModuleList))
+        layers = next(module for module in self.model.modules() if isinstance(module, torch.nn.ModuleList))
 
         def end(*_: Any) -> None:
             raise _Cancelled

@@ -339,9 +339,9 @@ class LiveOffers:
         self._asked.clear()
         return True
 
-    def _number(self, which: int) -> int:
-        self._numbers[which] += 1
-        return self._numbers[which] - 1
+    def _number(self, kind: int) -> int:
+        self._numbers[kind] += 1
+        return self._numbers[kind] - 1
 
     def finished(self, request: Any, blocks: tuple[list[int], ...]) -> bool:
         """Whether blocks of a request that is gone are kept until they are saved."""

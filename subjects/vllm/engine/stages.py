@@ -286,8 +286,8 @@ class LivePipeline:
                 self._end(batch)
 
     def _run(self, number: int, batch: int) -> None:
-        stage, of = self.stages[number], self.scheduled[batch]
-        seen = ObservedStep(scheduled=of.scheduled, owners=of.owners)
+        stage, step = self.stages[number], self.scheduled[batch]
+        seen = ObservedStep(scheduled=step.scheduled, owners=step.owners)
         with Running.of(stage.rank):
             HostBuffer.read = []
             output = stage.execute(pickle.loads(self.batches[batch]), seen)  # noqa: S301 - our own
