@@ -24,6 +24,7 @@ BOUNDARY = "a decode passes a boundary"
 BESIDE = "a decode passes a boundary right behind a step with a prefill"
 CAPPED = "a request passes three boundaries"
 FULL = "no slot of states is free while slots of keys are"
+REPLAYS = "a decode behind another decode"
 MIXED = "a decode runs in one batch with a prefill"
 GRID = "a row of a prefill begins inside of a chunk of the batch"
 AGAIN = "a request that ran begins again"
@@ -120,6 +121,10 @@ class LiveMarks(Marks):
         self.note("more rows in a step than usual", len(rows) > FEW_REQUESTS)
         running = [name for name in alive if name in self._computed or name in rows]
         waits = [name for name in alive if name not in running]
+        left_out = [
+            one for one in running if one not in rows and self._computed[one] > self._prompts.get(one, 0)
+        ]
+        self.note("a decode is left out of a step with others", rows and left_out)
         self.note("a request waits for a row", waits and len(running) >= world.max_num_seqs)
         few = value["free"] < world.blocks_of_a_request - 1
         self.note(
@@ -148,6 +153,7 @@ class LiveMarks(Marks):
                 and first % size
                 and first > begun,
             )
+        self.note(REPLAYS, known and not row["begins"] and first > prompt)
         self.note("more drafts in a row than usual", row["drafts"] > FEW_DRAFTS)
         self.note(
             "a decode without drafts behind accepted drafts",

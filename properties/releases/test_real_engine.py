@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from properties.releases.engine_run import EngineRun
-from properties.releases.marks import BEHIND_A_LOAD, HIT, IN_FLIGHT, LOADED, MIXED, SAVED, STAGE, LiveMarks
+from properties.releases.marks import (
+    BEHIND_A_LOAD,
+    HIT,
+    IN_FLIGHT,
+    LOADED,
+    MIXED,
+    REPLAYS,
+    SAVED,
+    STAGE,
+    LiveMarks,
+)
 from properties.strategies.releases.live import (
     LiveStory,
     connected_stories,
     kernel_stories,
     live_stories,
     offloaded_stories,
+    replayed_stories,
     staged_stories,
 )
 from statecheck.execution.example import Example
@@ -36,6 +47,8 @@ CONFIGURATIONS = (
         reason="in the V1 model runner with the release's own connector for host memory, which saves at once or before a block is given up"),
     Configuration("real-engine/kernels", story=kernel_stories(), situations=(MIXED,),
         reason="with a recurrent layer of the release that its own kernels compute"),
+    Configuration("real-engine/replay", story=replayed_stories(), situations=(REPLAYS,),
+        reason="with a layer of Mamba-2 that keeps the inputs of its last decodes beside an older state, and replays them"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
         reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Raised, Record, Returned
 from statecheck.subject.known import Condition
-from subjects.vllm_conditions.scenarios import RecordedScenario, of_scenario
+from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, of_scenario
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
@@ -224,6 +224,17 @@ def _sat_a_step_out(s: RecordedScenario) -> bool:
     return drafted and name in steps[-1] and name not in steps[-2] and not s.row["begins"]
 
 
+def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
+    """Whether the request had no part in a step behind a decode, and did not begin again since."""
+    decodes = left_out = False
+    for step in s.steps:
+        row = step.get(s.request, NO_ROW)
+        decodes, left_out = decodes and not row["begins"], left_out and not row["begins"]
+        left_out |= decodes and s.request not in step
+        decodes |= row["computed"] >= s.prompt(s.request)
+    return left_out
+
+
 ENGINES: Mapping[str, Condition] = {
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
     "first_token_of_gdn_in_an_engine": of_scenario(
@@ -267,6 +278,9 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "sat_a_step_out": of_scenario(
         lambda s: s.speculates and s.settings["runner"] == "V1", lambda s: s.found_own and _sat_a_step_out(s)
+    ),
+    "sat_out_with_a_ring": of_scenario(
+        lambda s: s.settings["replayssm_buffer_len"] > 1, _sat_out_with_a_ring
     ),
     "stuck_after_a_failed_load": of_scenario(
         lambda s: bool(s.settings["failing_loads"]), _stuck_after_a_failed_load

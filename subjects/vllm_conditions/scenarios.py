@@ -12,7 +12,7 @@ from statecheck.subject.known import Condition
 
 Row = Mapping[str, Any]
 """The scheduler's decision for a request in a step: computed, tokens, drafts, begins."""
-_NOTHING: Row = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
+NO_ROW: Row = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
 _USUAL = {
     "kinds": ("gdn",),
     "block_size": 4,
@@ -27,6 +27,7 @@ _USUAL = {
     "runner": "V2",
     "connector": "",
     "failing_loads": (),
+    "replayssm_buffer_len": 0,
 }
 
 
@@ -89,7 +90,7 @@ class RecordedScenario:
     @property
     def row(self) -> Row:
         """The last step's row of that request; of no tokens where it had no part."""
-        return self.steps[-1].get(self.request, _NOTHING) if self.steps else _NOTHING
+        return self.steps[-1].get(self.request, NO_ROW) if self.steps else NO_ROW
 
     def prompt(self, name: str) -> int:
         """Tokens of a request's prompt."""

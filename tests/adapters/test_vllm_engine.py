@@ -162,9 +162,11 @@ def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
     return replace(case, actual=(*case.actual[:-1], *steps))
 
 
-def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
+def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0) -> Case:
     row = (4, 3, drafts, False)
-    case = ends_with(OWN, rows=(PROMPT, row, row, row), runner=runner, **SPECULATES)
+    case = ends_with(
+        OWN, rows=(PROMPT, row, row, row), runner=runner, replayssm_buffer_len=ring, **SPECULATES
+    )
     actual = (*case.actual[:-2], IDLE, case.actual[-1]) if sits_out else case.actual
     return replace(case, actual=actual)
 
@@ -283,6 +285,9 @@ def sat_out(sits_out: bool, runner: str, drafts: int) -> Case:
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
         ("sat_a_step_out", sat_out(True, "V2", 2), False),
         ("sat_a_step_out", sat_out(True, "V1", 0), False),
+        ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2), True),
+        ("sat_out_with_a_ring", sat_out(False, "V1", 0, ring=2), False),
+        ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=1), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:

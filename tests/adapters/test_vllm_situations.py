@@ -54,6 +54,7 @@ OTHERS = {
         ("a block is loaded in a step that runs another request", "a request comes back"),
     ),
     "real-engine/kernels": ("some drafts accepted, others rejected", "a prompt in several steps"),
+    "real-engine/replay": (HIT, "a request comes back"),
     "real-engine/stages-v2": (HIT, "some drafts accepted, others rejected", "a request comes back"),
 }
 

@@ -155,6 +155,7 @@ class LiveWorld:
     late_lookups: int = 0
     host_blocks: int = 0
     kernels: bool = False
+    replayssm_buffer_len: int = 0
     stages: int = 1
     late_stages: tuple[int, ...] = ()
     items: tuple[tuple[int, int], ...] = ()
@@ -669,6 +670,46 @@ def kernel_stories() -> st.SearchStrategy[LiveStory]:
         for strategy in (_continued(KERNELS, runner, live_events), live_stories(runner))
     )
     return st.one_of(*stories).flatmap(of_kernels)
+
+
+_REPLAYED = LiveWorld(num_blocks=40, block_size=8, replayssm_buffer_len=3)
+REPLAYED: Mapping[str, LiveStory] = {
+    "decodes that pass the end of a ring, and that of a block": LiveStory(
+        _REPLAYED, (LiveAdd(5, max_tokens=14),)
+    ),
+    "a hit of a state that decodes have left": LiveStory(
+        _REPLAYED, (LiveAdd(5, max_tokens=8), LiveTurns(times=9), LiveAdd(1, shared=11, max_tokens=6))
+    ),
+    "a request that begins again in the middle of a ring": LiveStory(
+        _REPLAYED, (LiveAdd(5, max_tokens=12), LiveTurns(times=3), LiveReset(preempt=True))
+    ),
+    "a decode that a step has no room for": LiveStory(
+        replace(_REPLAYED, block_size=4, max_num_batched_tokens=8, max_num_seqs=3),
+        (LiveAdd(4, max_tokens=3), LiveAdd(24), LiveAdd(1, max_tokens=6)),
+    ),
+}
+"""What rings of decodes' inputs are for."""
+
+
+def replayed_stories() -> st.SearchStrategy[LiveStory]:
+    """As `kernel_stories`, of Mamba-2 with a ring of the inputs of decodes (ReplaySSM), which the V1 model runner has without drafts."""
+
+    def of_ring(story: LiveStory, ring: int) -> LiveStory:
+        world = replace(
+            story.world,
+            kernels=True,
+            kinds=("mamba2",),
+            layers=1,
+            mamba_cache_mode="align",
+            num_spec=0,
+            method="ngram",
+            replayssm_buffer_len=ring,
+        )
+        return replace(story, world=world)
+
+    stories = st.one_of(_continued(REPLAYED, "V1", live_events), live_stories("V1"))
+    # A ring that each decode fills, some that end inside of a block, and the release's own, which no request here fills in a block.
+    return st.builds(of_ring, stories, st.sampled_from((3, 1, 2, 5, 16)))
 
 
 def staged_stories() -> st.SearchStrategy[LiveStory]:

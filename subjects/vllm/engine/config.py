@@ -84,6 +84,8 @@ def vllm_config(settings: LiveSettings) -> Any:
         "prefix_match_unit": settings.prefix_match_unit or None,
         "prefix_cache_retention_interval": retention(settings),
         "enable_mamba_shared_prefix_checkpoint": settings.shared_prefix_checkpoint,
+        "use_replayssm": settings.replayssm_buffer_len > 0,
+        "replayssm_buffer_len": settings.replayssm_buffer_len,
     }
     for name, value in given.items():
         if hasattr(cache, name):

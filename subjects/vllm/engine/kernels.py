@@ -26,6 +26,7 @@ from subjects.vllm.recurrences import launch_of_defaults
 from subjects.vllm.release import find
 
 _LAYERS = "vllm.model_executor.layers.mamba"
+_ROUNDING = {"enable_stochastic_rounding": False, "stochastic_rounding_philox_rounds": 0}
 
 
 _layer = functools.lru_cache(8)(Layer)
@@ -66,6 +67,7 @@ def _mamba1(parts: dict[str, Any], layer: Layer, x: Any, gate: Any, out: Any) ->
 
 def _mamba2(parts: dict[str, Any], layer: Layer, x: Any, times: Any, out: Any) -> None:
     values, inner = layer.kind.values, HEADS * layer.kind.values
+    rings = parts["kv_cache"][2:]
     mixer = bare(
         find(f"{_LAYERS}.mamba_mixer2:MambaMixer2"),
         **parts,
@@ -77,7 +79,9 @@ def _mamba2(parts: dict[str, Any], layer: Layer, x: Any, times: Any, out: Any) -
         tped_dt_size=HEADS,
         split_hidden_states_B_C_fn=lambda mixed: torch.split(mixed, [inner, KEYS, KEYS], dim=-1),
         cache_config=SimpleNamespace(),
-        use_replayssm=False,
+        use_replayssm=bool(rings),
+        replayssm_buffer_len=rings[1].shape[2] if rings else None,
+        mamba_config=SimpleNamespace(backend="triton", **_ROUNDING),
         num_heads=HEADS,
         head_dim=values,
         n_groups=1,
@@ -236,8 +240,7 @@ def _wrong(
 def _use_triton() -> None:
     """Let layers take kernels in Triton, where the release takes another backend on a CPU, and has no Triton kernel for CUDA."""
     dispatch = vars(importlib.import_module(f"{_LAYERS}.ops.ssu_dispatch"))
-    config = SimpleNamespace(enable_stochastic_rounding=False, stochastic_rounding_philox_rounds=0)
-    dispatch["_mamba_ssu_backend"] = dispatch["TritonSSUBackend"](config)
+    dispatch["_mamba_ssu_backend"] = dispatch["TritonSSUBackend"](SimpleNamespace(**_ROUNDING))
     for name in ("flash_attn_interface", "rotary"):
         # What the release's module of XPUs wants beside its own kernels.
         stand_in = SimpleNamespace(flash_attn_varlen_func=None, apply_rotary_emb=None)

@@ -36,7 +36,8 @@ class LiveSettings:
 
     Each prompt with room for them has `items` at these places (offset and tokens), which an encoder computes before the step that has their first token.
 
-    With `kernels` the recurrent layer is the release's own, of one kind, and computes with real numbers; see `kernels.py`.
+    With `kernels` the recurrent layer is the release's own, of one kind, and computes with real numbers; see `kernels.py`. With a `replayssm_buffer_len`
+    a layer of Mamba-2 keeps the inputs of so many decodes beside a state that is older (ReplaySSM), which is the V1 model runner's, without drafts.
 
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
@@ -71,6 +72,7 @@ class LiveSettings:
     inside: str = ""
     items: tuple[tuple[int, int], ...] = ()
     kernels: bool = False
+    replayssm_buffer_len: int = 0
     stages: int = 1
     late_stages: tuple[int, ...] = ()
 
@@ -99,6 +101,10 @@ def require_mode(settings: LiveSettings) -> None:
     if settings.kernels and (RELEASE < (0, 33) or settings.inside):
         # Layers of earlier releases were not looked at, and a port's metadata are no release's.
         raise NotOffered(f"the layers of release {RELEASE_NAME} with {settings.inside or 'its own metadata'}")
+    if settings.replayssm_buffer_len and (settings.runner != "V1" or settings.num_spec):
+        raise NotOffered(
+            "ReplaySSM with the V2 model runner or drafts, which the release refuses without flashinfer"
+        )
     if mode not in ("align", "all"):
         raise ValueError(f"mamba_cache_mode = {mode!r}, but should be align or all [LiveSettings]")
     if settings.mode != "all":
@@ -120,13 +126,19 @@ def states_of(settings: LiveSettings, dim_first: bool) -> tuple[tuple[tuple[int,
     if settings.kernels:
         kind = layer.KINDS[settings.kinds[0]]
         channels, temporal = kind.channels, [(kind.heads, kind.values, layer.KEYS)] if kind.heads else []
+        if ring := settings.replayssm_buffer_len:
+            # Inputs, times and keys, as `append_replayssm_ring` has them.
+            temporal += [(kind.heads, ring, kind.values), (kind.heads, ring), (1, ring, layer.KEYS)]
     return ((channels, length) if dim_first else (length, channels), *temporal), length
 
 
 def types_of(settings: LiveSettings) -> tuple[str, ...]:
     """The types of a layer's states."""
     kind = layer.KINDS[settings.kinds[0]] if settings.kernels else None
-    return ("int64", "int64") if kind is None else (kind.stored, "float32")[: 1 + bool(kind.heads)]
+    if kind is None:
+        return "int64", "int64"
+    states = 4 if settings.replayssm_buffer_len else int(kind.heads > 0)
+    return kind.stored, *["float32"] * states
 
 
 def retention(settings: LiveSettings) -> int | None:
