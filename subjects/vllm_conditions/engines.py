@@ -70,6 +70,13 @@ def _rows_moved(s: RecordedScenario) -> bool:
     return len({tuple(step) for step in s.steps[-_LATEST:]}) > 1
 
 
+def _has_the_shape_of_decodes(s: RecordedScenario) -> bool:
+    """Whether each row of the step has as many tokens as a decode with its drafts, and a request has computed less than its prompt, or begins again."""
+    rows, decode = s.steps[-1], 1 + s.settings["num_spec"]
+    prefills = (row["begins"] or row["computed"] < s.prompt(name) for name, row in rows.items())
+    return all(row["tokens"] == decode for row in rows.values()) and any(prefills)
+
+
 def _padded_prompt(s: RecordedScenario) -> bool:
     """Whether the request that read a wrong state had computed nothing, and was filled up with placeholders."""
     return bool(s.row["computed"] == 0 and s.row["drafts"] > 0)
@@ -239,6 +246,9 @@ ENGINES: Mapping[str, Condition] = {
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
     "first_token_of_gdn_in_an_engine": of_scenario(
         lambda s: "gdn" in s.settings["kinds"], lambda s: bool(s.wrong["tokens"] == 0)
+    ),
+    "shape_of_a_graph_of_decodes": of_scenario(
+        lambda s: s.settings["padding"] > 0 and s.settings["runner"] == "V1", _has_the_shape_of_decodes
     ),
     "took_in_placeholders": of_scenario(lambda s: s.speculates, _took_in_placeholders),
     "padded_prompt": of_scenario(lambda s: s.speculates, _padded_prompt),

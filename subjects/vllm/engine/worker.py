@@ -20,6 +20,8 @@ class LiveWorker:
     """Executes steps. A subclass makes the `runner`, whose model sets `forward`."""
 
     runner: Any
+    replays_decodes = False
+    """Whether the step replays a graph that was captured of decodes."""
 
     def __init__(
         self, settings: LiveSettings, config: Any, caches: Any, memory: LiveMemory, plan: Any
@@ -74,10 +76,11 @@ class LiveWorker:
         self.forward = Forward(self.memory, names, starts, tokens, handed)
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
-            if number:
-                self.forward.recurrent(number, layers, found)
-            else:
+            if not number:
                 self.forward.attention(layers, found)
+            # The graph reads buffers that builders fill in steps without prefills alone: beside a prefill its layers pass each state over.
+            elif not (self.replays_decodes and found.num_prefills):
+                self.forward.recurrent(number, layers, found)
 
     def drafts(self) -> Any:
         return self.runner.take_draft_token_ids()
