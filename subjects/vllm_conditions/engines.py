@@ -231,6 +231,15 @@ def _sat_a_step_out(s: RecordedScenario) -> bool:
     return drafted and name in steps[-1] and name not in steps[-2] and not s.row["begins"]
 
 
+def _preempted_by_a_reset(s: RecordedScenario) -> bool:
+    """Whether running requests were preempted for a reset of the prefix cache, an update of weights or a sleep."""
+    return any(
+        call.function in _RESTS
+        or (call.function == "LiveEngine.reset_prefix_cache" and call.named["preempt"])
+        for call in s.case.calls
+    )
+
+
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
@@ -288,6 +297,9 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "sat_a_step_out": of_scenario(
         lambda s: s.speculates and s.settings["runner"] == "V1", lambda s: s.found_own and _sat_a_step_out(s)
+    ),
+    "preempted_by_a_reset_with_a_store": of_scenario(
+        lambda s: s.settings["connector"] == "mooncake", _preempted_by_a_reset
     ),
     "sat_out_with_a_ring": of_scenario(
         lambda s: s.settings["replayssm_buffer_len"] > 1, _sat_out_with_a_ring

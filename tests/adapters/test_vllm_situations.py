@@ -48,7 +48,7 @@ OTHERS = {
     **dict.fromkeys(
         (
             f"real-engine/{kind}-{runner}"
-            for kind in ("offloading", "simple-offloading")
+            for kind in ("offloading", "simple-offloading", "mooncake-offloading")
             for runner in ("v1", "v2")
         ),
         ("a block is loaded in a step that runs another request", "a request comes back"),

@@ -62,6 +62,7 @@ def model_config(settings: LiveSettings) -> Any:
         get_mamba_chunk_size=lambda: CHUNK,
         get_sliding_window=lambda: None,
         get_hidden_size=lambda: 1,
+        get_num_layers=lambda _: settings.layers * (1 + len(settings.kinds)),
         get_inputs_embeds_size=lambda: 1,
         get_num_attention_heads=lambda *_: 1,
         get_num_kv_heads=lambda *_: 1,

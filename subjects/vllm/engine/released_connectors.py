@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import dataclasses
 import importlib
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from subjects.vllm.engine.connector import freed_late
 from subjects.vllm.engine.scheduler import keys_of
 from subjects.vllm.engine.settings import LiveSettings, layer_names, page_size
 from subjects.vllm.engine.states import LiveMemory
-from subjects.vllm.engine.v1 import HostTorch
+from subjects.vllm.engine.v1 import HostTorch, one_rank
 from subjects.vllm.release import RELEASE_NAME, find, optional
 
 HOST = 1000
@@ -31,6 +32,8 @@ HOST = 1000
 _SIMPLE = "vllm.v1.simple_kv_offload.worker"
 _OFFLOADING = "vllm.v1.kv_offload.cpu"
 _SPEC = "statecheck_offloading"
+_MOONCAKE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store"
+_KEY = re.compile(r"@group:(\d+)@([0-9a-f]+)$")
 
 
 class Copy:
@@ -203,7 +206,7 @@ class _OnDevice(torch.Tensor):
     is_cuda = True
 
 
-def _device_torch() -> HostTorch:
+def device_torch() -> HostTorch:
     """PyTorch with streams and events that stand behind the copies."""
     host = HostTorch(torch)
     vars(host)["Event"] = Event
@@ -225,7 +228,7 @@ def _offloading_spec(copies: Copies) -> Any:
             return self._worker
 
     module = vars(importlib.import_module(f"{_OFFLOADING}.gpu_worker"))
-    module["torch"] = _device_torch()
+    module["torch"] = device_torch()
     module["current_platform"] = SimpleNamespace(
         Stream=Stream,
         current_stream=lambda: None,
@@ -239,6 +242,137 @@ def _offloading_spec(copies: Copies) -> Any:
         )
     )
     return LiveOffloading
+
+
+class MooncakeStore:
+    """In the place of the package `mooncake`: by key, the bytes of each buffer. Nothing is given up: a key that was looked up has a lease."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[bytes]] = {}
+
+    def batch_is_exist(self, keys: list[str]) -> list[int]:
+        return [int(key in self.kept) for key in keys]
+
+    def batch_put_from_multi_buffers(
+        self, keys: list[str], addresses: list[list[int]], sizes: list[list[int]], _: Any
+    ) -> list[int]:
+        for key, starts, lengths in zip(keys, addresses, sizes, strict=True):
+            self.kept.setdefault(key, list(map(ctypes.string_at, starts, lengths)))
+        return [0] * len(keys)
+
+    def batch_get_into_multi_buffers(
+        self, keys: list[str], addresses: list[list[int]], sizes: list[list[int]]
+    ) -> list[int]:
+        for key, starts, lengths in zip(keys, addresses, sizes, strict=True):
+            for start, length, found in zip(starts, lengths, self.kept.get(key, ()), strict=False):
+                ctypes.memmove(start, found, length)
+        return [sum(lengths) if key in self.kept else -1 for key, lengths in zip(keys, sizes, strict=True)]
+
+    def remove_all(self, force: bool) -> None:  # noqa: ARG002 - the package's
+        self.kept.clear()
+
+    def register_buffer(self, *_: int) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def stored(self) -> Iterator[tuple[int, bytes, list[bytes]]]:
+        """(group, hash, bytes of each layer) of what may be loaded."""
+        for key, found in self.kept.items():
+            group, prefix = _KEY.findall(key)[0]
+            yield int(group), bytes.fromhex(prefix), found
+
+
+class _NoRequest(BaseException):
+    """A thread's queue is empty. The thread catches each `Exception`."""
+
+
+class _Requests:
+    """The queue of a thread of the release, which handles a request when it is due as a copy; there is no thread."""
+
+    def __init__(self, copies: Copies) -> None:
+        self.copies, self.stream, self.unfinished_tasks = copies, Stream(), 0
+        self.thread: Any = None
+        self._due: list[Any] = []
+
+    def put(self, request: Any) -> None:
+        def handle() -> None:
+            self._due.append(request)
+            with contextlib.suppress(_NoRequest):
+                self.thread.run()
+
+        spec = request.load_spec if self.thread.name.startswith("KVCacheStoreRecv") else None
+        blocks = [
+            block
+            for database, column in zip(self.thread.token_databases, request.block_ids, strict=True)
+            for block in column[spec.vllm_cached_tokens // database.block_size if spec else len(column) :]
+            if block
+        ]
+        self.copies.add(handle, blocks, load=spec is not None, stream=self.stream)
+
+    def get(self) -> Any:
+        if not self._due:
+            raise _NoRequest
+        return self._due.pop()
+
+    def join(self) -> None:
+        if self.stream.last is not None:
+            self.stream.last.finish()
+
+    def task_done(self) -> None: ...
+
+
+def _start(thread: Any) -> None:
+    thread.request_queue.thread = thread
+    thread.ready_event.set()
+
+
+def install_store(copies: Copies) -> MooncakeStore:
+    """Have the connector that is made next use this store, and no thread and no socket."""
+    store, worker = MooncakeStore(), list[Any]()
+
+    class Lookups:
+        """The client of the scheduler's side."""
+
+        def lookup(self, _: str, num_tokens: int, hashes: Any, non_block: bool) -> Any:  # noqa: ARG002
+            return worker[-1].lookup(num_tokens, list(hashes))
+
+        def discard(self, _: str) -> None: ...
+
+        def reset(self) -> bool:
+            worker[-1].kv_send_thread.request_queue.join()
+            store.remove_all(force=True)
+            return True
+
+    package = SimpleNamespace(MooncakeDistributedStore=lambda: store, ReplicateConfig=SimpleNamespace)
+    sys.modules["mooncake.store"] = package  # type: ignore[assignment]
+    module = vars(importlib.import_module(f"{_MOONCAKE}.worker"))
+    config = SimpleNamespace(
+        mode="embedded", enable_offload=False, global_segment_size=1, local_buffer_size=1, tenant_id="default"
+    )
+    module.update(
+        torch=device_torch(),
+        queue=SimpleNamespace(Queue=lambda: _Requests(copies)),
+        LookupKeyServer=lambda made, _: worker.append(made),
+        MooncakeStoreConfig=SimpleNamespace(load_from_config=lambda: config),
+        setup_mooncake_store=lambda *_: None,
+        get_ip=lambda: "localhost",
+        get_tensor_model_parallel_rank=lambda: 0,
+        get_tensor_model_parallel_world_size=lambda: 1,
+        get_pcp_group=one_rank,
+        get_dcp_group=one_rank,
+    )
+    module["KVTransferThread"].start = _start
+    vars(importlib.import_module(f"{_MOONCAKE}.scheduler"))["LookupKeyClient"] = lambda _: Lookups()
+    return store
+
+
+def pools_of(found: list[list[bytes]]) -> list[torch.Tensor]:
+    """Of each layer, the blocks of these values."""
+    return [
+        torch.frombuffer(bytearray(b"".join(layer)), dtype=torch.int64).view(len(found), -1)
+        for layer in zip(*found, strict=True)
+    ]
 
 
 class CountedPool:
@@ -325,10 +459,13 @@ class ReleasedConnection:
             # The release rounds a block up to a page of the host's memory.
             extra["cpu_bytes_to_use"] = host * 4096 * -(-page * settings.layers // 4096)
             extra |= {"spec_name": "LiveOffloading", "spec_module_path": _SPEC}
+        elif settings.connector == "mooncake":
+            name, extra = "MooncakeStoreConnector", {}
+            self.store = install_store(self.copies)
         else:
             name = "SimpleCPUOffloadConnector"
             module = vars(importlib.import_module(_SIMPLE))
-            module["torch"] = _device_torch()
+            module["torch"] = device_torch()
             module["DmaCopyBackend"] = lambda: SimpleCopies(self.copies)
             extra |= {"lazy_offload": settings.connector == "simple-lazy"}
         config.kv_transfer_config = find("vllm.config:KVTransferConfig")(
@@ -400,6 +537,9 @@ class ReleasedConnection:
 
     def _stored(self) -> Iterator[Stored]:
         """Of each block of host memory that may be loaded: what it stands for, and what is in it."""
+        if self.settings.connector == "mooncake":
+            yield from self._in_store()
+            return
         for group, block, found in self._keys():
             name, count = self.named(found)
             if name and self._in_host() is not None:
@@ -419,6 +559,17 @@ class ReleasedConnection:
             return
         pool = connector.scheduler_manager.cpu_block_pool
         yield from ((group, block.block_id, found) for group, block, found in keys_of(pool))
+
+    def _in_store(self) -> Iterator[Stored]:
+        """As `_stored`, of Mooncake's store, whose blocks are numbered in the order in which they came."""
+        found = list(self.store.stored())
+        if found:
+            pools = pools_of([values for *_, values in found])
+            memory = LiveMemory(self.settings, self.memory.dim_first, pools=pools)
+            for at, (group, prefix, _) in enumerate(found):
+                name, count = self.named(prefix)
+                if name:
+                    yield group, HOST + at, name, count, memory.contents(group, at)
 
     def _in_host(self) -> Any:
         if self._host is None:

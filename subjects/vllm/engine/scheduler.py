@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from subjects.vllm.engine.settings import LiveSettings
-from subjects.vllm.release import find
+from subjects.vllm.release import find, optional
 
 
 def made_scheduler(
@@ -17,6 +17,11 @@ def made_scheduler(
     name = "async_scheduler:AsyncScheduler" if settings.async_scheduling else "scheduler:Scheduler"
     cls = find(f"vllm.v1.core.sched.{name}")
     _resolve("hash_block_size", hash_block_size, config.cache_config, caches)
+    resolve = optional("vllm.v1.core.kv_cache_utils:resolve_cache_hit_alignment_tokens")
+    if resolve is not None:
+        # Before a connector is made, which reads it.
+        unit = resolve(caches, config, block_size, hash_block_size)
+        _resolve("cache_hit_alignment_tokens", unit, config.cache_config, caches)
     grammars = SimpleNamespace(
         should_advance=lambda *_, **__: False,
         accept_tokens=lambda *_: True,
