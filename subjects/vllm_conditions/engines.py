@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Raised, Record, Returned
 from statecheck.subject.known import Condition
-from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, of_scenario
+from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
@@ -231,6 +231,38 @@ def _sat_a_step_out(s: RecordedScenario) -> bool:
     return drafted and name in steps[-1] and name not in steps[-2] and not s.row["begins"]
 
 
+def _goes_on_behind_a_pause(s: RecordedScenario) -> dict[str, Row]:
+    """By request, its latest row behind a pause that emptied no cache and in which the scheduler took in that drafts of its row before were rejected."""
+    rows: dict[str, Row] = {}
+    found: dict[str, Row] = {}
+    rejected: set[str] = set()
+    paused = False
+    for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
+        step = outcome.value if isinstance(outcome, Returned) and isinstance(outcome.value, Record) else None
+        if call.function == "LiveEngine.sleep":
+            paused |= call.named["level"] == 0 and call.named["mode"] == "keep"
+        elif step is not None and step.type == "LiveStep":
+            now = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
+            if now:
+                found |= {name: now[name] for name in rejected & now.keys() if not now[name]["begins"]}
+                paused, rejected = False, set()
+            elif paused:
+                said = dict(step["outputs"])
+                rejected |= {name for name in said if len(said[name]) <= rows.get(name, NO_ROW)["drafts"]}
+            rows |= now
+    return found
+
+
+def _corrected_twice(s: RecordedScenario) -> bool:
+    """Whether the wrong block ends in such a row or no more tokens before it than drafts, or the request reads a wrong state in such a row or in the next."""
+    found = _goes_on_behind_a_pause(s)
+    if s.law == "published":
+        most = s.settings["num_spec"]
+        rows = ((row["computed"] - most, row["computed"] + row["tokens"]) for row in found.values())
+        return any(first < s.wrong["tokens"] <= last for first, last in rows)
+    return s.found_own and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
+
+
 def _preempted_by_a_reset(s: RecordedScenario) -> bool:
     """Whether running requests were preempted for a reset of the prefix cache, an update of weights or a sleep."""
     return any(
@@ -297,6 +329,9 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "sat_a_step_out": of_scenario(
         lambda s: s.speculates and s.settings["runner"] == "V1", lambda s: s.found_own and _sat_a_step_out(s)
+    ),
+    "corrected_twice": of_scenario(
+        lambda s: _moves_counts(s) and s.settings["mamba_cache_mode"] == "align", _corrected_twice
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _preempted_by_a_reset

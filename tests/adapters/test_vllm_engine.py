@@ -171,6 +171,23 @@ def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0) -> Case:
     return replace(case, actual=actual)
 
 
+def goes_on_behind_a_pause(
+    accepted: int, law: str, tokens: int, level: int = 0, rows_after: tuple[Row, ...] = (), **settings: Any
+) -> Case:
+    """r1 decodes with two drafts from 9 tokens on. A pause comes before the result of that row, and r1 goes on behind it."""
+    computed = 9 + 1 + accepted
+    rows = ((9, 3, 2, False), (computed, 3, 2, False), *rows_after)
+    case = ends_with(OWN, law=law, tokens=tokens, rows=rows, **MOVED | settings)
+    said = {"r1": tuple(range(1 + accepted))}
+    quiet = Returned(record("LiveStep", scheduled={}, outputs=said, findings=()))
+    pause = (call("LiveEngine.sleep", level=level, mode="keep"), call("LiveEngine.step", turns={}))
+    return replace(
+        case,
+        steps=(*case.calls[:3], *pause, *case.calls[3:]),
+        actual=(*case.actual[:3], Returned(None), quiet, *case.actual[3:]),
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "case", "matches"),
     [
@@ -285,6 +302,18 @@ def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0) -> Case:
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
         ("sat_a_step_out", sat_out(True, "V2", 2), False),
         ("sat_a_step_out", sat_out(True, "V1", 0), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 12), True),
+        ("corrected_twice", goes_on_behind_a_pause(1, "published", 12), True),
+        ("corrected_twice", goes_on_behind_a_pause(2, "published", 12), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 8), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 16), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 12, level=1), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 12, async_scheduling=False), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 12, runner="V2"), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "published", 12, mamba_cache_mode="all"), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10), True),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 11, rows_after=((13, 3, 2, False),)), True),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 12, rows_after=((13, 3, 2, False), (14, 3, 2, False))), False),
         ("preempted_by_a_reset_with_a_store", updated("mooncake", "update_weights", "step"), True),
         ("preempted_by_a_reset_with_a_store", updated("mooncake", "abort", "step"), False),
         ("preempted_by_a_reset_with_a_store", updated("offloading", "update_weights", "step"), False),
