@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from statecheck.case.values import Raised, Record, Returned
+from statecheck.case.values import Call, Raised, Record, Returned
 from statecheck.subject.known import Condition
 from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario
 
@@ -70,11 +70,18 @@ def _rows_moved(s: RecordedScenario) -> bool:
     return len({tuple(step) for step in s.steps[-_LATEST:]}) > 1
 
 
-def _has_the_shape_of_decodes(s: RecordedScenario) -> bool:
-    """Whether each row of the step has as many tokens as a decode with its drafts, and a request has computed less than its prompt, or begins again."""
+def _replays_graphs(s: RecordedScenario) -> bool:
+    """Whether the adapter holds a step against the graph that the V1 model runner replays."""
+    plain = s.settings["layers"] > 1 and not s.settings["prefix_caching"]
+    return bool(plain and s.settings["padding"] > 0 and s.settings["runner"] == "V1")
+
+
+def _passed_over_with_a_prefill(s: RecordedScenario) -> bool:
+    """Whether layers pass a row of the step over, each row has as many tokens as a decode with its drafts, and one of them is of a prefill."""
     rows, decode = s.steps[-1], 1 + s.settings["num_spec"]
     prefills = (row["begins"] or row["computed"] < s.prompt(name) for name, row in rows.items())
-    return all(row["tokens"] == decode for row in rows.values()) and any(prefills)
+    passed = s.request in rows and s.seen.endswith(f" runs {s.request} 0 times")
+    return passed and all(row["tokens"] == decode for row in rows.values()) and any(prefills)
 
 
 def _padded_prompt(s: RecordedScenario) -> bool:
@@ -210,18 +217,27 @@ def _saves_for_ever(s: RecordedScenario) -> bool:
     return gone and len({tuple(step["saved"]) for step in last}) > 2
 
 
+def _behind_rows(s: RecordedScenario) -> Iterator[tuple[Record | None, list[Call]]]:
+    """Of each call the step that it returned, if it was one, and the calls since the last step with rows before, itself the last."""
+    calls: list[Call] = []
+    for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
+        calls.append(call)
+        value = outcome.value if isinstance(outcome, Returned) else None
+        step = value if isinstance(value, Record) and value.type == "LiveStep" else None
+        yield step, calls
+        if step is not None and step["scheduled"]:
+            calls = []
+
+
+def _resets(call: Call) -> bool:
+    """Whether the engine empties its caches, and the connector's, for other weights or a sleep; for one of level 0 it does not."""
+    return call.function in _RESTS and call.named.get("level") != 0
+
+
 def _reset_again_before_a_step(s: RecordedScenario) -> bool:
     """Whether the cache of the connector is reset for the second time since the last step with rows."""
-    resets = 0
-    for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
-        step = outcome.value if isinstance(outcome, Returned) and isinstance(outcome.value, Record) else None
-        # A sleep of level 0 empties no cache.
-        rests = call.function in _RESTS and call.named.get("level") != 0
-        if rests or call.named.get("external"):
-            resets += 1
-        elif step is not None and step.type == "LiveStep" and step["scheduled"]:
-            resets = 0
-    return resets > 1
+    *_, (_, calls) = _behind_rows(s)
+    return sum(_resets(call) or bool(call.named.get("external")) for call in calls) > 1
 
 
 def _sat_a_step_out(s: RecordedScenario) -> bool:
@@ -263,13 +279,29 @@ def _corrected_twice(s: RecordedScenario) -> bool:
     return s.found_own and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
 
 
-def _preempted_by_a_reset(s: RecordedScenario) -> bool:
-    """Whether running requests were preempted for a reset of the prefix cache, an update of weights or a sleep."""
-    return any(
-        call.function in _RESTS
-        or (call.function == "LiveEngine.reset_prefix_cache" and call.named["preempt"])
-        for call in s.case.calls
-    )
+def _preempts(call: Call) -> bool:
+    """Whether requests that run are preempted. A sleep that aborts leaves none."""
+    return bool((_resets(call) and call.named.get("mode") != "abort") or call.named.get("preempt"))
+
+
+def _forgets_what_a_reset_preempted(s: RecordedScenario) -> bool:
+    """Whether the step behind a reset that preempts raises as the connector does, or a request that such a reset
+    preempted has blocks, and got no row in the step behind the reset or later.
+    """
+    ended, last = s.case.actual[-1], s.returned[-1] if s.returned else None
+    forgotten, preempts = set[str](), False
+    for step, calls in _behind_rows(s):
+        preempts = any(map(_preempts, calls))
+        if step is not None:
+            forgotten = (forgotten | set(step["preempted"] if preempts else ())) - set(
+                dict(step["scheduled"])
+            )
+    if isinstance(ended, Raised):
+        # The assertion of the second one has no text.
+        says = {"V1": "'NoneType' object is not subscriptable", "V2": ""}[s.settings["runner"]]
+        there = ended.at is None or ended.at.function == "build_connector_meta"
+        return preempts and ended.message == says and there
+    return last is not None and bool(forgotten & set(s.waiting) & {name for name, *_ in last["owners"]})
 
 
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
@@ -288,9 +320,7 @@ ENGINES: Mapping[str, Condition] = {
     "first_token_of_gdn_in_an_engine": of_scenario(
         lambda s: "gdn" in s.settings["kinds"], lambda s: bool(s.wrong["tokens"] == 0)
     ),
-    "shape_of_a_graph_of_decodes": of_scenario(
-        lambda s: s.settings["padding"] > 0 and s.settings["runner"] == "V1", _has_the_shape_of_decodes
-    ),
+    "shape_of_a_graph_of_decodes": of_scenario(_replays_graphs, _passed_over_with_a_prefill),
     "took_in_placeholders": of_scenario(lambda s: s.speculates, _took_in_placeholders),
     "padded_prompt": of_scenario(lambda s: s.speculates, _padded_prompt),
     "resumed_with_a_short_rest": of_scenario(
@@ -334,10 +364,11 @@ ENGINES: Mapping[str, Condition] = {
         lambda s: _moves_counts(s) and s.settings["mamba_cache_mode"] == "align", _corrected_twice
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
-        lambda s: s.settings["connector"] == "mooncake", _preempted_by_a_reset
+        lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted
     ),
     "sat_out_with_a_ring": of_scenario(
-        lambda s: s.settings["replayssm_buffer_len"] > 1, _sat_out_with_a_ring
+        lambda s: s.settings["replayssm_buffer_len"] > 1,
+        lambda s: s.found_own_or_unknown and _sat_out_with_a_ring(s),
     ),
     "stuck_after_a_failed_load": of_scenario(
         lambda s: bool(s.settings["failing_loads"]), _stuck_after_a_failed_load

@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 NO_ROW: Row = {"computed": -1, "tokens": 0, "drafts": 0, "begins": False}
 _USUAL = {
     "kinds": ("gdn",),
+    "layers": 1,
     "block_size": 4,
     "attention_block_size": 0,
     "num_spec": 0,
@@ -24,6 +25,7 @@ _USUAL = {
     "async_scheduling": False,
     "prefix_match_unit": 0,
     "checkpoints": False,
+    "padding": 0,
     "runner": "V2",
     "connector": "",
     "failing_loads": (),
@@ -74,13 +76,23 @@ class RecordedScenario:
         return ((name, row) for step in self.steps for name, row in step.items())
 
     @cached_property
-    def wrong(self) -> dict[str, Any]:
-        """The finding of `LiveLaws` about the wrong state that breaks the law; nothing where there is none."""
-        nothing = {"request": "", "tokens": -1, "found": (), "conv": False}
+    def _finding(self) -> tuple[str, dict[str, Any]]:
+        """What `LiveLaws` saw that breaks the law, in words and in fields; nothing where there is none."""
         last = self.case.actual[-1] if self.case.actual else None
         step = last.value if isinstance(last, Returned) else None
         findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
-        return nothing | next((dict(about) for broken, *_, about in findings if broken == self.law), {})
+        return next(
+            ((seen, dict(about)) for broken, seen, _, about in findings if broken == self.law), ("", {})
+        )
+
+    @property
+    def seen(self) -> str:
+        return self._finding[0]
+
+    @cached_property
+    def wrong(self) -> dict[str, Any]:
+        """The wrong state that breaks the law."""
+        return {"request": "", "tokens": -1, "found": (), "conv": False} | self._finding[1]
 
     @property
     def request(self) -> str:
@@ -122,6 +134,11 @@ class RecordedScenario:
     def found_own(self) -> bool:
         """Whether states of the request itself were found, after another count of tokens or after drafts."""
         return self._found(lambda owner: owner == self.request)
+
+    @property
+    def found_own_or_unknown(self) -> bool:
+        """As `found_own`, or what is no request's state."""
+        return self._found(lambda owner: owner in (self.request, "?"))
 
     @property
     def found_requests(self) -> bool:

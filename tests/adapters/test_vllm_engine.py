@@ -13,7 +13,7 @@ from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import Failure
-from statecheck.case.values import Raised, Record, Returned, call, record
+from statecheck.case.values import Call, Raised, Record, Returned, SourceLine, call, record
 from statecheck.subject.profile import DOCUMENTS
 from subjects.vllm_conditions import CONDITIONS
 from tests.helpers.cases import a_case
@@ -36,7 +36,7 @@ DECODE: Row = (4, 3, 2, False)
 def step(row: Row, beside: bool, *findings: tuple[Any, ...]) -> Returned:
     decided = dict(zip(("computed", "tokens", "drafts", "begins"), row, strict=True))
     scheduled = {"r1": decided} | ({"r0": {**decided, "begins": False}} if beside else {})
-    return Returned(record("LiveStep", scheduled=scheduled, findings=findings))
+    return Returned(record("LiveStep", scheduled=scheduled, preempted=(), findings=findings))
 
 
 def ends_with(
@@ -112,6 +112,58 @@ def updated(connector: str, *calls: str) -> Case:
     )
 
 
+A_STEP = call("LiveEngine.step", turns={})
+UPDATE = call("LiveEngine.update_weights", sleep=False)
+RESET, PREEMPTS = [call("LiveEngine.reset_prefix_cache", preempt=preempt) for preempt in (False, True)]
+NO_SUBSCRIPT = "'NoneType' object is not subscriptable"
+LINE = SourceLine("vllm/v1/core/sched/scheduler.py", 1, "schedule", "")
+
+
+def sleeps(level: int, mode: str = "keep") -> Call:
+    return call("LiveEngine.sleep", level=level, mode=mode)
+
+
+def raises_behind(
+    *calls: Call,
+    runner: str = "V1",
+    message: str = NO_SUBSCRIPT,
+    connector: str = "mooncake",
+    at: SourceLine | None = None,
+) -> Case:
+    """Behind a step with rows come these calls, and the next step raises."""
+    made = call("LiveEngine", settings=record("LiveSettings", connector=connector, runner=runner), bind="e")
+    ended = [step(REST, beside=False) if one is A_STEP else Returned(None) for one in calls]
+    actual = (Returned(None), step(REST, beside=False), *ended, Raised("TypeError", message, at=at))
+    return a_case(steps=(made, A_STEP, *calls, A_STEP), actual=actual)
+
+
+def waits_behind(
+    reset: Call,
+    *later: dict[str, Any],
+    preempted: tuple[str, ...] = ("r1",),
+    owners: Any = (("r1", 0, 0, 5),),
+) -> Case:
+    """Behind a step with a row of r1 comes this call, and a step without rows that says which requests were preempted, and then these."""
+    made = call("LiveEngine", settings=record("LiveSettings", connector="mooncake"), bind="engine")
+    add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
+    shown: dict[str, Any] = {"scheduled": {}, "preempted": (), "finished": (), "owners": owners}
+    told: tuple[dict[str, Any], ...] = ({"scheduled": {"r1": {}}}, {"preempted": preempted}, *later)
+    first, *rest = [Returned(record("LiveStep", **shown | one)) for one in told]
+    calls = (made, add, A_STEP, reset, *[A_STEP] * len(rest))
+    return a_case(steps=calls, actual=(Returned(None), Returned(None), first, Returned(None), *rest))
+
+
+def replays(
+    seen: str = "group 1 runs r1 0 times", law: str = "metadata", tokens: int = 1, **changes: Any
+) -> Case:
+    """A prompt's row of so many tokens, in an engine whose layers replay graphs of decodes."""
+    chosen = {"layers": 2, "prefix_caching": False, "padding": 1, "runner": "V1", **changes}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    case = ends_with(law=law, rows=((0, tokens, 0, True),), **settings)
+    finding = (law, seen, "should run it once", {"request": "r1"})
+    return replace(case, actual=(*case.actual[:-1], step((0, tokens, 0, True), False, finding)))
+
+
 def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:
     """After r1 has ended, or while it waits, steps without rows, after each of which these blocks are saved."""
     shown: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
@@ -162,10 +214,10 @@ def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
     return replace(case, actual=(*case.actual[:-1], *steps))
 
 
-def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0) -> Case:
+def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0, found: tuple[Any, ...] = (OWN,)) -> Case:
     row = (4, 3, drafts, False)
     case = ends_with(
-        OWN, rows=(PROMPT, row, row, row), runner=runner, replayssm_buffer_len=ring, **SPECULATES
+        *found, rows=(PROMPT, row, row, row), runner=runner, replayssm_buffer_len=ring, **SPECULATES
     )
     actual = (*case.actual[:-2], IDLE, case.actual[-1]) if sits_out else case.actual
     return replace(case, actual=actual)
@@ -314,12 +366,39 @@ def goes_on_behind_a_pause(
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 11, rows_after=((13, 3, 2, False),)), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 12, rows_after=((13, 3, 2, False), (14, 3, 2, False))), False),
-        ("preempted_by_a_reset_with_a_store", updated("mooncake", "update_weights", "step"), True),
-        ("preempted_by_a_reset_with_a_store", updated("mooncake", "abort", "step"), False),
-        ("preempted_by_a_reset_with_a_store", updated("offloading", "update_weights", "step"), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE), True),
+        ("preempted_by_a_reset_with_a_store", raises_behind(PREEMPTS, RESET), True),
+        ("preempted_by_a_reset_with_a_store", raises_behind(sleeps(1), runner="V2", message=""), True),
+        ("preempted_by_a_reset_with_a_store", raises_behind(RESET), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(sleeps(0)), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(sleeps(1, "abort")), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, A_STEP), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, message="something else"), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, runner="V2"), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, message=""), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, at=LINE), False),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, at=replace(LINE, function="build_connector_meta")), True),
+        ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE, connector="offloading"), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE), True),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"scheduled": {"r0": {}}}, {}), True),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"scheduled": {"r1": {}}}, {}), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"finished": ("r1",)}), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, preempted=()), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, owners=()), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(sleeps(0)), False),
+        ("shape_of_a_graph_of_decodes", replays(), True),
+        ("shape_of_a_graph_of_decodes", replays("group 1 runs tokens [5] through the state of r1"), False),
+        ("shape_of_a_graph_of_decodes", replays("group 1 runs r1 2 times"), False),
+        ("shape_of_a_graph_of_decodes", replays(tokens=2), False),
+        ("shape_of_a_graph_of_decodes", replays(layers=None), False),
+        ("shape_of_a_graph_of_decodes", replays(prefix_caching=True), False),
+        ("shape_of_a_graph_of_decodes", replays(padding=None), False),
+        ("shape_of_a_graph_of_decodes", replays(runner="V2"), False),
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2), True),
         ("sat_out_with_a_ring", sat_out(False, "V1", 0, ring=2), False),
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=1), False),
+        ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2, found=(OWN, NOBODYS)), True),
+        ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2, found=(OWN, ANOTHERS)), False),
     ],
 )  # fmt: skip
 def test_a_declared_defect_has_its_own_wrong_states(name: str, case: Case, matches: bool) -> None:
