@@ -480,6 +480,41 @@ def test_a_state_of_a_layer_is_none_of_another_layer_kind_or_stage() -> None:
     assert found.stdout.splitlines()[-1] == "18 0"
 
 
+_STORE = """
+import ctypes
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+settings = {"kinds": ("mamba2",), "num_blocks": 40, "connector": "mooncake"}
+engine = subject.resolve("LiveEngine")(subject.construct("LiveSettings", settings))
+store, memory = engine.connection.store, ctypes.create_string_buffer(b"abcdefgh", 8)
+start = ctypes.addressof(memory)
+def get(key, to, sizes):
+    done = store.batch_get_into_multi_buffers([key], [[start + at for at in to]], [sizes])
+    return done, memory.raw
+store.batch_put_from_multi_buffers(["key"], [[start, start + 2]], [[2, 2]], None)
+refused = [get("other", [4], [2]), get("key", [4], [2]), get("key", [4, 6], [2, 1])]
+print(refused == [([-1], b"abcdefgh")] * 3, get("key", [4, 6], [2, 2]) == ([4], b"abcdabcd"))
+engine.add_request("r0", (1, 2, 3, 4, 5), 2)
+store.kept = None
+try:
+    engine.step({})
+except TypeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_a_store_copies_what_fits_and_its_exceptions_end_the_step() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _STORE), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
+    )
+    said = ["True True", "argument of type 'NoneType' is not iterable"]
+    assert found.stdout.splitlines()[-2:] == said, found.stderr
+
+
 _IN_STAGES = """
 from statecheck.kernels import triton_mode
 triton_mode.prepare("cpu")

@@ -111,6 +111,8 @@ class Copies:
     """By load that is not done, the request of each place."""
     loaded: list[tuple[int, int, str, int]] = dataclasses.field(default_factory=list)
     """Group, block, request and tokens of what was loaded since this was taken."""
+    errors: list[Exception] = dataclasses.field(default_factory=list)
+    """What the release would log, and go on."""
     _waiting: list[Copy] = dataclasses.field(default_factory=list)
     _numbers: Counter[bool] = dataclasses.field(default_factory=Counter)
 
@@ -244,29 +246,54 @@ def _offloading_spec(copies: Copies) -> Any:
     return LiveOffloading
 
 
+def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The release logs what its store raises, and goes on."""
+
+    def called(self: "MooncakeStore", *given: Any) -> Any:
+        try:
+            return method(self, *given)
+        except Exception as error:
+            self.errors.append(error)
+            raise
+
+    return called
+
+
 class MooncakeStore:
     """In the place of the package `mooncake`: by key, the bytes of each buffer. Nothing is given up: a key that was looked up has a lease."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: list[Exception]) -> None:
+        self.errors = errors
         self.kept: dict[str, list[bytes]] = {}
 
+    @_noting
     def batch_is_exist(self, keys: list[str]) -> list[int]:
         return [int(key in self.kept) for key in keys]
 
+    @_noting
     def batch_put_from_multi_buffers(
         self, keys: list[str], addresses: list[list[int]], sizes: list[list[int]], _: Any
     ) -> list[int]:
         for key, starts, lengths in zip(keys, addresses, sizes, strict=True):
-            self.kept.setdefault(key, list(map(ctypes.string_at, starts, lengths)))
+            values = [ctypes.string_at(start, length) for start, length in zip(starts, lengths, strict=True)]
+            self.kept.setdefault(key, values)
         return [0] * len(keys)
 
+    @_noting
     def batch_get_into_multi_buffers(
         self, keys: list[str], addresses: list[list[int]], sizes: list[list[int]]
     ) -> list[int]:
+        """Of each key how many bytes were copied, or -1 where it has none, or buffers of other sizes."""
+        copied = []
         for key, starts, lengths in zip(keys, addresses, sizes, strict=True):
-            for start, length, found in zip(starts, lengths, self.kept.get(key, ()), strict=False):
-                ctypes.memmove(start, found, length)
-        return [sum(lengths) if key in self.kept else -1 for key, lengths in zip(keys, sizes, strict=True)]
+            values = self.kept.get(key)
+            if values is None or len(starts) != len(values) or [*map(len, values)] != list(lengths):
+                copied.append(-1)
+                continue
+            for start, value in zip(starts, values, strict=True):
+                ctypes.memmove(start, value, len(value))
+            copied.append(sum(lengths))
+        return copied
 
     def remove_all(self, force: bool) -> None:  # noqa: ARG002 - the package's
         self.kept.clear()
@@ -283,23 +310,19 @@ class MooncakeStore:
             yield int(group), bytes.fromhex(prefix), found
 
 
-class _NoRequest(BaseException):
-    """A thread's queue is empty. The thread catches each `Exception`."""
-
-
 class _Requests:
-    """The queue of a thread of the release, which handles a request when it is due as a copy; there is no thread."""
+    """The queue of a thread of the release, which handles a request when it is due as a copy; there is no thread. As in the thread, exceptions end the request alone."""
 
     def __init__(self, copies: Copies) -> None:
         self.copies, self.stream, self.unfinished_tasks = copies, Stream(), 0
         self.thread: Any = None
-        self._due: list[Any] = []
 
     def put(self, request: Any) -> None:
         def handle() -> None:
-            self._due.append(request)
-            with contextlib.suppress(_NoRequest):
-                self.thread.run()
+            try:
+                self.thread._handle_request(request)
+            except Exception as error:
+                self.copies.errors.append(error)
 
         spec = request.load_spec if self.thread.name.startswith("KVCacheStoreRecv") else None
         blocks = [
@@ -309,11 +332,6 @@ class _Requests:
             if block
         ]
         self.copies.add(handle, blocks, load=spec is not None, stream=self.stream)
-
-    def get(self) -> Any:
-        if not self._due:
-            raise _NoRequest
-        return self._due.pop()
 
     def join(self) -> None:
         if self.stream.last is not None:
@@ -329,7 +347,7 @@ def _start(thread: Any) -> None:
 
 def install_store(copies: Copies) -> MooncakeStore:
     """Have the connector that is made next use this store, and no thread and no socket."""
-    store, worker = MooncakeStore(), list[Any]()
+    store, worker = MooncakeStore(copies.errors), list[Any]()
 
     class Lookups:
         """The client of the scheduler's side."""
@@ -520,7 +538,13 @@ class ReleasedConnection:
         return kept or bool(self.copies.loading) or any(name not in running for name, *_ in owners)
 
     def moved(self, _: frozenset[Place], loading: dict[Place, str]) -> Transfers:
-        """Transfers under way after a step and before it, and blocks that host memory may hand out."""
+        """Transfers under way after a step and before it, and blocks that host memory may hand out.
+
+        Raises:
+            Exception: the first that a thread of the release would have logged.
+        """
+        if self.copies.errors:
+            raise self.copies.errors[0]
         assert self.pool is not None
         kept = +self.pool.kept + freed_late(self.scheduler)
         # A block that the connector counts as in use cannot be given away, whether or not its request is gone.
