@@ -609,12 +609,11 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
         world = replace(
             story.world,
             prefix_caching=True,
-            connector=connector,
             host_blocks=story.world.host_blocks or host,
             load_steps=loads,
             save_steps=saves,
         )
-        return replace(story, world=world)
+        return with_connector(replace(story, world=world), connector)
 
     def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
         """Events that may come next, such that prefixes are forgotten and come again."""
@@ -632,11 +631,16 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
     named = st.sampled_from(connectors)
     drawn = st.builds(offloaded, stories, named, hosts, steps, steps)
     situations = _continued(OFFLOADED, runner, events)
-    return st.one_of(drawn, st.builds(_with_connector, situations, named))
+    return st.one_of(drawn, st.builds(with_connector, situations, named))
 
 
-def _with_connector(story: LiveStory, connector: str) -> LiveStory:
-    return replace(story, world=replace(story.world, connector=connector))
+def with_connector(story: LiveStory, connector: str) -> LiveStory:
+    """The scenario with this connector of the release. Beside Mooncake's store a release does not sleep: the engine only pauses instead, and gets other weights while it is awake."""
+    events = story.events
+    if connector == "mooncake":
+        awake: dict[type, dict[str, Any]] = {LiveSleep: {"level": 0}, LiveWeights: {"sleep": False}}
+        events = tuple(replace(event, **awake.get(type(event), {})) for event in events)
+    return LiveStory(replace(story.world, connector=connector), events)
 
 
 _BESIDE = (LiveAdd(5, max_tokens=8), LiveTurns(times=2), LiveAdd(11, max_tokens=4))

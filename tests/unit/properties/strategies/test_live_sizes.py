@@ -12,9 +12,13 @@ from properties.strategies.releases.live import (
     ITEM,
     MANY_REQUESTS,
     WIDE_BLOCKS,
+    LiveReset,
+    LiveSleep,
     LiveStory,
+    LiveWeights,
     LiveWorld,
     live_stories,
+    with_connector,
     with_items,
 )
 from statecheck.subject.profile import DOCUMENTS
@@ -30,6 +34,13 @@ def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> No
     assert story.of_release(refusing).world.max_num_batched_tokens == 16
     without = replace(story, world=replace(story.world, prefix_caching=False))
     assert without.of_release(refusing).world.max_num_batched_tokens == 4
+
+
+def test_an_engine_beside_mooncakes_store_only_pauses() -> None:
+    events = (LiveSleep(2), LiveSleep(1, aborts=True), LiveWeights(sleep=True), LiveReset(external=True))
+    awake = (LiveSleep(0), LiveSleep(0, aborts=True), LiveWeights(), LiveReset(external=True))
+    assert with_connector(LiveStory(LiveWorld(), events), "simple").events == events
+    assert with_connector(LiveStory(LiveWorld(), events), "mooncake").events == awake
 
 
 def test_equal_tokens_have_equal_items() -> None:
