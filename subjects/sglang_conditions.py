@@ -432,6 +432,18 @@ def _whole_state_in_slices(case: Case, profile: Profile) -> bool:
     return case.calls[-1].named["model"] == "zaya" and _sent_in_one_slice(case, profile)
 
 
+_CONV_CHUNK = 8
+"""Tokens of a chunk in the kernel of the convolution of prompts."""
+
+
+def _one_chunk_of_a_convolution(case: Case, _: Profile) -> bool:
+    """All tokens of the batch are in one chunk of one row: the last token alone lies behind 2^31 elements, and its number in the chunk is its number in the batch."""
+    batch = case.calls[-1].named
+    tokens = batch["x"].shape[0]
+    rows = [end - begin for begin, end in pairwise(batch["query_start_loc"].values())]
+    return max(rows) == tokens <= _CONV_CHUNK
+
+
 CONDITIONS: Mapping[str, Condition] = {
     "mixed_batch": Condition(outcome=_mixed_batch),
     "hit_of_a_mixed_batch": Condition(outcome=_hit_of_a_mixed_batch),
@@ -455,4 +467,5 @@ CONDITIONS: Mapping[str, Condition] = {
     "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
+    "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
 }

@@ -11,7 +11,7 @@ import pytest
 
 import subjects
 from statecheck.case import Case
-from statecheck.case.values import Raised, Returned, call, record
+from statecheck.case.values import Raised, Returned, View, call, int32, record
 from statecheck.subject.known import known_in
 from statecheck.subject.profile import DOCUMENTS
 from subjects.sglang_conditions import CONDITIONS
@@ -141,6 +141,13 @@ def sent(model: str, source_tp: int, target_tp: int, **sizes: int) -> Case:
     """A transfer of states between engines with so many ranks."""
     ranks = {"source_tp": source_tp, "target_tp": target_tp}
     made = call("StateTransfer.nixl", model=model, sizes=tuple(sizes.items()), **ranks)
+    return a_case(steps=(made,), actual=(Returned(()),))
+
+
+def convolution(tokens: int, *ends: int) -> Case:
+    """A convolution of so many tokens, with rows that end there."""
+    x = View("x", "float32", (tokens, 2), (2**31 // (tokens - 1) + 1, 1))
+    made = call("Recurrences.conv_prefill", x=x, query_start_loc=int32([0, *ends]))
     return a_case(steps=(made,), actual=(Returned(()),))
 
 
@@ -323,6 +330,11 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("one_group_in_slices", sent("mamba2", 2, 1, n_groups=2), False),
         ("whole_state_in_slices", sent("zaya", 2, 1), True),
         ("whole_state_in_slices", sent("mamba2", 2, 1), False),
+        ("one_chunk_of_a_convolution", convolution(3, 3), True),
+        ("one_chunk_of_a_convolution", convolution(8, 0, 8), True),
+        ("one_chunk_of_a_convolution", convolution(9, 9), False),
+        ("one_chunk_of_a_convolution", convolution(8, 1, 8), False),
+        ("one_chunk_of_a_convolution", convolution(4, 3), False),
         ("no_slot_while_copies_run", no_slot("write_through", 3), True),
         ("no_slot_while_copies_run", no_slot("write_through_selective", 1), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba ping pong idx, try"), True),
