@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from oracle.sequences import PADS, SequenceTokens, Tokens
+from oracle.sequences import PACKED_ROWS, PADS, SHARED_TOKENS, SequenceTokens, Tokens
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.case.values import Call, Outcome, Record, Returned
@@ -142,8 +142,9 @@ def _features(named: Mapping[str, Any]) -> Mapping[str, Any]:
 
 UNCROPPABLE = "crop: a cache was cropped that says that it cannot be"
 """An effect that the port of transformers counts; the port cannot be imported where the library is not installed."""
+DROPPED = "reset: the cache of a dropped sequence was reset"
 RESET = "reset: a sequence began with a cache that was reset"
-"""An effect that the port of transformers counts."""
+"""Effects that the port of transformers counts."""
 ABORTED = "cancel: a decode was aborted"
 """An effect that the port of llama.cpp counts."""
 Place = tuple[int, int]
@@ -220,15 +221,25 @@ def fork_after_rollback(case: Case) -> bool:
     return _followed(case, wanted)
 
 
-def rows_of_several_tokens(case: Case) -> bool:
-    """A batch of several rows, of which one has several tokens."""
-    batches = (_rows(arguments) for name, arguments, _ in _operations(case) if name == "extend")
-    return any(len(rows) > 1 and max(tokens for _, tokens in rows) > 1 for rows in batches)
-
-
 def several_rows(case: Case) -> bool:
     """A batch of several rows."""
     return any(name == "extend" and len(arguments["rows"]) > 1 for name, arguments, _ in _operations(case))
+
+
+def shared_tokens_behind_the_lowest(case: Case) -> bool:
+    """Tokens were processed once for several sequences, of which the last is not the lowest.
+
+    The first token of sequences is wrong with two lower ones only: no decay shows in a state of zeros, and what is written behind a table
+    reaches another one from the second row on.
+    """
+    for number, (name, arguments, happened) in enumerate(_operations(case)):
+        if name == "extend" and happened and _features(arguments).get(SHARED_TOKENS):
+            *_, (last, count) = rows = _rows(arguments)
+            lower = sum(sequence < last for sequence, _ in rows)
+            tokens = count + _lengths(case, number).get((arguments["context"], last), 0)
+            if lower > 1 or (lower == 1 and tokens > 1):
+                return True
+    return False
 
 
 def pending_copy(case: Case) -> bool:
@@ -266,6 +277,19 @@ def crop_of_an_uncroppable_cache(case: Case) -> bool:
 def _had_effect(case: Case, name: str) -> bool:
     steps = (step for outcome in case.actual if (step := _result(outcome)) is not None)
     return any(name in step["effects"] for step in steps)
+
+
+def begins_with_a_reset_cache(case: Case) -> bool:
+    """The last call begins one sequence, and the context has reset more caches than sequences began with: a call that raises counts no effects."""
+    last = case.calls[-1].named
+    own = [
+        step["effects"]
+        for call, outcome in zip(case.calls, case.actual, strict=False)
+        if (step := _result(outcome)) is not None and call.named["context"] == last["context"]
+    ]
+    waiting = sum(DROPPED in effects for effects in own) - sum(RESET in effects for effects in own)
+    begun = [len(extension.begun) for extension in extensions(case)]
+    return waiting > 0 and begun[-1:] == [1] and not _features(last).get(PACKED_ROWS)
 
 
 def aborted_decode(case: Case) -> bool:
@@ -353,13 +377,14 @@ def requests_at_once(case: Case) -> bool:
 HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "long-rollback": long_rollback,
     "fork-after-rollback": fork_after_rollback,
-    "rows-of-several-tokens": rows_of_several_tokens,
     "several-rows": several_rows,
+    "shared-tokens-behind-the-lowest": shared_tokens_behind_the_lowest,
     "pending-copy": pending_copy,
     "padded-row": padded_row,
     "requests-at-once": requests_at_once,
     "crop-of-an-uncroppable-cache": crop_of_an_uncroppable_cache,
     "reset-cache": lambda case: _had_effect(case, RESET),
+    "begins-with-a-reset-cache": begins_with_a_reset_cache,
     "aborted-decode": aborted_decode,
     "loaded-of-another-model": loaded_of_another_model,
     "checkpoint-of-another-token": checkpoint_of_another_token,

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from statecheck.sequences import PARTS, damaged
-from subjects.sequences.conditions import UNCROPPABLE
+from subjects.sequences.conditions import DROPPED, RESET, UNCROPPABLE
 from subjects.sequences.sizes import NotBuilt
 from subjects.sequences.transformers import generation, weights
 from subjects.sequences.transformers import states as cache_states
@@ -43,7 +43,8 @@ EFFECTS = {
     "roll_back: a cache was cropped": "roll_back",
     "record: a recorded past was cropped": "roll_back",
     UNCROPPABLE: "roll_back",
-    "reset: a sequence began with a cache that was reset": "drop",
+    DROPPED: "drop",
+    RESET: "drop",
     "history: a cache of generate was used": "generate",
     "history: the cache of the sequence was continued": "generate",
     "history: the whole prompt came with the cache": "generate",

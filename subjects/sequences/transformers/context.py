@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, StaticCache
 
-from subjects.sequences.conditions import RESET, UNCROPPABLE
+from subjects.sequences.conditions import DROPPED, RESET, UNCROPPABLE
 from subjects.sequences.transformers import batches
 from subjects.sequences.transformers.batches import CacheRows
 from subjects.sequences.transformers.forward import DIRECT, NO_CACHE, forward
@@ -185,10 +185,15 @@ class TransformersContext:
             if trace := current():
                 trace.did(f"{batch.label}.reset()")
             batch.cache.reset()
+            self.effects[DROPPED] += 1
             self.dropped.append((batch.cache, batch.label))
 
     def cancel(self, name: int, tokens: Sequence[int], after: int) -> None:
         """An exception ends a forward of the tokens behind `after` layers, or behind all of them. Then the sequence is dropped, as by `drop`.
+
+        A row leaves its batch before: a forward that ends in all rows would leave the batch with layers of different lengths, which the
+        library does not undo. So a later call can meet a cache that was reset, what the model's modules hold, and neighbours whose rows
+        were selected.
 
         Raises:
             NotImplementedError: as `extend`.

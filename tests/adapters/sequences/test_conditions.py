@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.values import Call, Name, Returned, call, record
 from statecheck.subject.profile import DOCUMENTS
-from subjects.sequences.conditions import CONDITIONS, UNCROPPABLE
+from subjects.sequences.conditions import CONDITIONS, DROPPED, RESET, UNCROPPABLE
 
 Operation = tuple[str, dict[str, Any]]
 
@@ -23,6 +24,11 @@ def extend(*rows: tuple[int, int], **features: Any) -> Operation:
     }
 
 
+def shared(tokens: int, *sequences: int) -> Operation:
+    """Tokens that all sequences have."""
+    return extend(*((number, tokens) for number in sequences), shared_tokens=True)
+
+
 def named(name: str, /, **arguments: Any) -> Operation:
     return name, {"context": 0, **arguments}
 
@@ -30,7 +36,12 @@ def named(name: str, /, **arguments: Any) -> Operation:
 def holds(condition: str, *operations: Operation, refused: int | None = None, **features: Any) -> bool:
     first: Call = call("Sequences", model="lfm2", seed=0, features=features, bind="library")
     calls = [call(f"Sequences.{name}", self=Name("library"), **arguments) for name, arguments in operations]
-    outcomes = [Returned(record("SequenceStep", happened=number != refused)) for number in range(len(calls))]
+    counts, outcomes = Counter[int](), []
+    for number, (name, arguments) in enumerate(operations):
+        if name == "extend":
+            counts.update({sequence: len(tokens) for sequence, tokens in arguments["rows"]})
+        lengths = tuple((0, *item) for item in counts.items())
+        outcomes.append(Returned(record("SequenceStep", happened=number != refused, lengths=lengths)))
     actual = (Returned(record("Sequences")), *outcomes)
     case = Case("p", "", "s", (first, *calls), (), actual, None)
     return CONDITIONS[condition](case, DOCUMENTS)
@@ -75,11 +86,18 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((extend((0, 3)), ROLL_BACK, FORK), True),
         ((extend((0, 3)), ROLL_BACK, extend((0, 1)), FORK), False),
     ),
-    "rows-of-several-tokens": (
-        ((extend((0, 2), (1, 2)),), True),
-        ((extend((0, 1), (1, 1)),), False),
-        ((extend((0, 1), (1, 5), (2, 5)),), True),
-        ((extend((0, 80)),), False),
+    "shared-tokens-behind-the-lowest": (
+        ((shared(2, 0, 1),), True),
+        ((shared(2, 1, 0, 2), extend((1, 1))), True),
+        ((shared(2, 1, 0),), False),
+        ((shared(2, 1, 2, 0),), False),
+        ((shared(1, 0, 1),), False),
+        ((shared(1, 0, 1), shared(1, 0, 1)), True),
+        ((shared(1, 0, 1), shared(1, 1, 0)), False),
+        ((extend((0, 1), (1, 1)), shared(1, 0, 1)), True),
+        ((shared(1, 1, 0, 2),), True),
+        ((shared(1, 2, 0, 1),), False),
+        ((extend((0, 2), (1, 2)),), False),
     ),
     "several-rows": (((extend((0, 1), (3, 1)),), True), ((extend((0, 1)),), False)),
     "pending-copy": (
@@ -122,6 +140,27 @@ def test_an_unchecked_crop_is_told_by_its_effect() -> None:
     condition = CONDITIONS["history:crop-of-an-uncroppable-cache"]
     assert condition(case("roll_back: a cache was cropped", UNCROPPABLE), DOCUMENTS)
     assert not condition(case("roll_back: a cache was cropped"), DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("effects", "last", "expected"),
+    [
+        ((DROPPED,), extend((2, 1)), True),
+        ((DROPPED,), named("cancel", sequence=2, tokens=(1,), after=0), True),
+        ((), extend((2, 1)), False),
+        ((DROPPED,), extend((2, 1), (3, 1)), False),
+        ((DROPPED,), extend((0, 1)), False),
+        ((DROPPED,), extend((2, 1), packed_rows=True), False),
+        ((DROPPED, RESET), extend((2, 1)), False),
+    ],
+)
+def test_a_sequence_begins_with_a_reset_cache_only_while_one_waits(
+    effects: tuple[str, ...], last: Operation, expected: bool
+) -> None:
+    calls = [call(f"Sequences.{name}", **given) for name, given in (ROLL_BACK, ROLL_BACK, last)]
+    steps = [Returned(record("SequenceStep", effects=(name,), lengths=((0, 0, 3),))) for name in effects]
+    case = Case("p", "", "s", (*calls[2 - len(steps) :],), (), tuple(steps), None)
+    assert CONDITIONS["history:begins-with-a-reset-cache"](case, DOCUMENTS) is expected
 
 
 @pytest.mark.parametrize(
