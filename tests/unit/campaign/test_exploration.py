@@ -26,7 +26,7 @@ from statecheck.campaign.worker import Exploration, Worker
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.case.case import CHANCE
-from statecheck.case.findings import Access, RaceBetweenPrograms
+from statecheck.case.findings import Access, OverflowedOffset, RaceBetweenPrograms
 from statecheck.case.values import Raised, call
 from statecheck.diagnose import diagnosis
 from statecheck.diagnose.diagnosis import Confirmation
@@ -66,6 +66,7 @@ def cdiv(x, y):
 
 WRONG = (Symptom("value", "divide", "result"), Symptom("value", "divide", ("hundreds", "new ones", "small")))
 RACES = Symptom("race", "divide", "the call", "RaceBetweenPrograms")
+OVERFLOWS = Symptom("memory", "divide", "the call", "OverflowedOffset")
 
 
 def _within(low, high):
@@ -80,6 +81,7 @@ SUBJECT = Subject(
         KnownDeviation("toys/divide", "bug 1", _within(50, 100), id="fifties"),
         KnownDeviation("toys/divide", "bug 2", _within(100, 200), id="hundreds", title="From a hundred on"),
         KnownDeviation("toys/divide", "bug 3", RACES, id="race"),
+        KnownDeviation("toys/divide", "bug 4", OVERFLOWS, id="overflow"),
     ),
 )
 """
@@ -504,11 +506,18 @@ def racing(*_: int, **__: int) -> int:
     raise RaceBetweenPrograms("programs race", STORED)
 
 
-def test_a_known_finding_hides_what_is_behind_it_and_a_wrong_answer_does_not(make: Make) -> None:
+def overflowing(*_: int, **__: int) -> int:
+    raise OverflowedOffset("an offset has more than 32 bits", STORED)
+
+
+@pytest.mark.parametrize(("divide", "hides"), [(racing, True), (overflowing, False)])
+def test_a_known_finding_hides_what_is_behind_it_unless_its_access_goes_elsewhere(
+    divide: Callable[..., int], hides: bool, make: Make
+) -> None:
     worker = make(most=99)
     assert not explored(worker).hidden
-    worker.watched = InProcess(toy(divide=racing), "cpu")
-    assert explored(worker).hidden
+    worker.watched = InProcess(toy(divide=divide), "cpu")
+    assert explored(worker).hidden == hides
 
 
 def test_a_finding_without_the_sanitizer_names_the_known_defect_that_hid_it(make: Make) -> None:
