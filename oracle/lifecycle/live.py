@@ -210,7 +210,7 @@ class LiveLaws:
         for group in range(1, len(self.block_sizes)):
             if runs[group] != 1:
                 seen = f"group {group} runs {request.id} {runs[group]} times"
-                yield "metadata", seen, "should run it once", {"request": request.id}
+                yield "metadata", seen, "should run it once", {"request": request.id, "runs": runs[group]}
         for access in row.groups:
             if tuple(access.tokens) != places:
                 yield (

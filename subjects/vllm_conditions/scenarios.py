@@ -76,23 +76,13 @@ class RecordedScenario:
         return ((name, row) for step in self.steps for name, row in step.items())
 
     @cached_property
-    def _finding(self) -> tuple[str, dict[str, Any]]:
-        """What `LiveLaws` saw that breaks the law, in words and in fields; nothing where there is none."""
+    def wrong(self) -> dict[str, Any]:
+        """The fields of what `LiveLaws` saw that breaks the law; nothing where there is none."""
         last = self.case.actual[-1] if self.case.actual else None
         step = last.value if isinstance(last, Returned) else None
         findings = step["findings"] if isinstance(step, Record) and step.type == "LiveStep" else ()
-        return next(
-            ((seen, dict(about)) for broken, seen, _, about in findings if broken == self.law), ("", {})
-        )
-
-    @property
-    def seen(self) -> str:
-        return self._finding[0]
-
-    @cached_property
-    def wrong(self) -> dict[str, Any]:
-        """The wrong state that breaks the law."""
-        return {"request": "", "tokens": -1, "found": (), "conv": False} | self._finding[1]
+        nothing = {"request": "", "tokens": -1, "found": (), "conv": False, "runs": -1}
+        return nothing | next((dict(about) for broken, *_, about in findings if broken == self.law), {})
 
     @property
     def request(self) -> str:
