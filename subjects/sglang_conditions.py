@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
@@ -401,14 +400,11 @@ def _aborted_past_its_end(case: Case, _: Profile) -> bool:
     if not steps or drafts < 1:
         return False
     last = steps[-1]
-    for law, seen, wanted, about in last["findings"]:
-        name = dict(about).get("request")
-        end = re.match(r"should end after (\d+), by its (stop token|length)$", wanted)
-        said = re.match(rf"{name} says (\d+) tokens$", seen)
-        if law != "output" or not end or not said or name not in last["aborted"]:
-            continue
-        behind = int(said[1]) - int(end[1])
-        return 0 < behind < len(dict(last["outputs"]).get(name, ())) <= 1 + drafts
+    for law, *_, fields in last["findings"]:
+        about = dict(fields)
+        if law == "output" and about.get("ended") is False and about["request"] in last["aborted"]:
+            said = len(dict(last["outputs"]).get(about["request"], ()))
+            return 0 < about["said"] - about["end"] < said <= 1 + drafts
     return False
 
 

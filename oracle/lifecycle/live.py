@@ -361,7 +361,8 @@ class LiveLaws:
             said = tokens_in_words(request.said)
             ended = f"{name} ends after {said}" if name in seen.ended else f"{name} says {said}"
             by = "by its stop token" if request.said_stop(end) else "by its length"
-            yield "output", ended, f"should end after {end}, {by}", {"request": name}
+            about = {"request": name, "said": request.said, "end": end, "ended": name in seen.ended}
+            yield "output", ended, f"should end after {end}, {by}", about
 
     def _left(self, seen: ObservedStep) -> Iterator[Broken]:
         """Once all requests are gone, so is what they had."""
