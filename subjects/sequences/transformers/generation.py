@@ -102,6 +102,9 @@ def _generate(
             return first
         held[cache_name(context.model)] = batch.cache
     options |= {"max_new_tokens": count - len(first), "do_sample": False, "pad_token_id": 0}
+    if stop is not None and features.beams > 1:
+        # The tokens up to it, as they were without it, may belong to a beam that is not the best any more.
+        raise NotImplementedError("generate: a stop token changes which of several beams is the best")
     if stop is not None:
         options["eos_token_id"] = stop
     label = ""

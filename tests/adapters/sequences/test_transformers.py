@@ -102,6 +102,13 @@ def test_features_of_generate_take_effect(features: dict[str, Any], effect: str)
     assert context.effects[effect]
 
 
+def test_a_stop_token_is_refused_for_several_beams() -> None:
+    context = port.new(CORRECT, 0)
+    port.extend(context, [(0, [1, 2, 3])])
+    with pytest.raises(NotImplementedError, match="stop token changes which of several beams"):
+        port.generate(context, 0, 4, beams=2, stop=1)
+
+
 @pytest.mark.parametrize("after", [0, 7])
 def test_a_cancelled_forward_leaves_its_sequence_empty_and_its_neighbour_as_it_was(after: int) -> None:
     context = port.new(CORRECT, 0, reset=True)
