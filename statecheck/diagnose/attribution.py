@@ -254,7 +254,8 @@ def with_own_calls_apart(case: Case, subject: Subject) -> Case:
         notes = Path(folder, "notes.jsonl")
         path = case.save(Path(folder, "case.json"), durable=False)
         hangs = case.fault is not None and case.fault.kind == "hang"
-        seconds = limits.REPEATED_HANG if hangs else limits.CALL
+        # The start of the process is part of it: only a case that hangs is not given time for a slow one.
+        seconds = limits.REPEATED_HANG if hangs else limits.START + limits.CALL
         ended = _run_apart(seconds, path, notes).returncode
         if not notes.exists() or (ended and case.fault is None):
             return case
