@@ -147,8 +147,8 @@ def waits_behind(
     made = call("LiveEngine", settings=record("LiveSettings", connector="mooncake"), bind="engine")
     add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
     shown: dict[str, Any] = {"scheduled": {}, "preempted": (), "finished": (), "owners": owners}
-    told: tuple[dict[str, Any], ...] = ({"scheduled": {"r1": {}}}, {"preempted": preempted}, *later)
-    first, *rest = [Returned(record("LiveStep", **shown | one)) for one in told]
+    changes: tuple[dict[str, Any], ...] = ({"scheduled": {"r1": {}}}, {"preempted": preempted}, *later)
+    first, *rest = [Returned(record("LiveStep", **shown | changed)) for changed in changes]
     calls = (made, add, A_STEP, reset, *[A_STEP] * len(rest))
     return a_case(steps=calls, actual=(Returned(None), Returned(None), first, Returned(None), *rest))
 
