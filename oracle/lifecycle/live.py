@@ -29,15 +29,18 @@ class LiveLaws:
         window: conv rows that a forward reads.
         num_blocks: of the pool, with the null block.
         recomputed: tokens at the end of a hit that are computed again, since a draft model reads what the model makes of them.
+        lookahead: tokens behind a block that its key covers: a request with other tokens there does not hit it. vLLM has them for draft models,
+            whose keys and values at the end of a block depend on the tokens behind it.
     """
 
     block_sizes: Sequence[int]
     window: int
     num_blocks: int
     recomputed: int = 0
+    lookahead: int = 0
     known: KnownStates = field(default_factory=KnownStates)
     _offered: frozenset[tuple[int, int, int]] = frozenset()
-    """(group, block, state) of what could be hit behind the step before."""
+    """(group, block, key) of what could be hit behind the step before."""
 
     @property
     def requests(self) -> dict[str, LiveRequest]:
@@ -74,25 +77,26 @@ class LiveLaws:
     def _hits(self, seen: ObservedStep) -> Iterator[Broken]:
         """A request that begins hits what could be hit before the step, and is still there behind it.
 
-        The last token is computed always, since its logits are needed.
+        The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers.
         """
         offered = frozenset(
-            (group, block, self.requests[name].state(count))
+            (group, block, self.requests[name].state(count + self.lookahead))
             for group, block, name, count, _ in seen.published
             if name
         )
-        states = {(group, state) for group, _, state in offered & self._offered}
+        keys = {(group, key) for group, _, key in offered & self._offered}
         self._offered = offered
         for name, decided in seen.scheduled.items():
             request = self.requests[name]
             known = request.prompt + request.said
-            for count in range(known - 1 - self.recomputed, decided.computed, -1) if decided.begins else ():
+            longest = known - max(1, self.lookahead) - self.recomputed
+            for count in range(longest, decided.computed, -1) if decided.begins else ():
                 end = count + self.recomputed
                 pages = [*range(self.block_sizes[0], end, self.block_sizes[0]), end]
                 wanted = [(0, at) for at in pages] + [
                     (group, count) for group in range(1, len(self.block_sizes))
                 ]
-                if all((group, request.state(at)) in states for group, at in wanted):
+                if all((group, request.state(at + self.lookahead)) in keys for group, at in wanted):
                     yield (
                         "hit",
                         f"{name} begins behind {tokens_in_words(decided.computed)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -389,6 +390,21 @@ def test_the_last_block_of_a_hit_is_computed_again_for_a_draft_model(prompt: int
     seen.add("r0", tokens)
     seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12)))
     seen.add("r1", tokens[:prompt])
+    decided = {"r1": Decided(0, 1, 0, begins=True)}
+    broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
+@pytest.mark.parametrize(
+    ("prompt", "hits"), [(range(1, 10), [4]), ((*range(1, 9), 20), []), ((*range(1, 13), 20), [4])]
+)
+def test_a_key_that_covers_a_token_behind_its_block_is_no_key_of_another_token(
+    prompt: Sequence[int], hits: list[int]
+) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64, recomputed=4, lookahead=1)
+    seen.add("r0", range(1, 14))
+    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12)))
+    seen.add("r1", prompt)
     decided = {"r1": Decided(0, 1, 0, begins=True)}
     broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
     assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits

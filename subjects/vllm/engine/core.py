@@ -23,7 +23,7 @@ from subjects.vllm.engine.config import block_sizes, kv_cache_config, vllm_confi
 from subjects.vllm.engine.connector import LiveConnection
 from subjects.vllm.engine.released_connectors import ReleasedConnection
 from subjects.vllm.engine.rests import LiveRests
-from subjects.vllm.engine.scheduler import block_hasher, keys_of, made_scheduler
+from subjects.vllm.engine.scheduler import block_hasher, hash_lookahead, keys_of, made_scheduler
 from subjects.vllm.engine.settings import CONV_WIDTH, RELEASED, LiveSettings, require_mode
 from subjects.vllm.engine.stages import LivePipeline
 from subjects.vllm.engine.states import LiveMemory
@@ -88,6 +88,7 @@ class LiveEngine:
             settings.num_blocks,
             # The release takes the last block of attention out of a hit.
             recomputed=settings.kv_block_size if settings.method == "eagle" and settings.num_spec else 0,
+            lookahead=hash_lookahead(self.config),
         )
         if settings.stages > 1:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)

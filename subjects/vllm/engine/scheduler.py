@@ -53,12 +53,18 @@ def _resolve(name: str, value: int, *owners: Any) -> None:
             setattr(owner, name, value)
 
 
+def hash_lookahead(config: Any) -> int:
+    """Tokens behind a block that its hash covers, 0 before 0.33."""
+    tokens: int = getattr(config, "num_hash_lookahead_tokens", 0)
+    return tokens
+
+
 def block_hasher(settings: LiveSettings, config: Any, size: int) -> Any:
     """The function that hashes the blocks of a request; None without prefix caching."""
     if not settings.prefix_caching:
         return None
     find("vllm.v1.core.kv_cache_utils:init_none_hash")(_digest)
-    lookahead = getattr(config, "num_hash_lookahead_tokens", 0)
+    lookahead = hash_lookahead(config)
     hasher = find("vllm.v1.core.kv_cache_utils:get_request_block_hasher")
     return hasher(size, _digest, lookahead) if lookahead else hasher(size, _digest)
 
