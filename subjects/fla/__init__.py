@@ -44,8 +44,10 @@ if not torch.cuda.is_available():
 def _operation(module: str, name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(f"fla.{module}"), name)
-    except (AttributeError, ImportError) as error:
+    except AttributeError as error:
         raise NotImplementedError(f"fla.{module} has no {name}") from error
+    except ImportError as error:
+        raise NotImplementedError(f"fla.{module} cannot be imported: {error}") from error
     return found
 
 
