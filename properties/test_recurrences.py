@@ -255,12 +255,12 @@ def strides_do_not_show(trial: Example, batch: Batch, group: Sequence[str]) -> N
 
 @prop(kernels("wide-pool"), "width", any_of=True)
 def numbers_of_elements_need_more_than_32_bits(trial: Example, batch: Batch, group: Sequence[str]) -> None:
-    """Slots behind 2**31 elements of a pool are read and written as the first ones are."""
+    """Slots behind 2^31 elements of a pool are read and written as the first ones are."""
     batch = offered_of(trial, batch, group)
     far = batch.far_away()
     outcomes = trial.returned(*batch.steps()), trial.returned(*far.steps(1))
     rows = [(row, row) for row in real_rows(batch)]
-    same_rows(trial, (batch, outcomes[0]), (far, outcomes[1]), rows, "in a pool of more than 2**31 elements")
+    same_rows(trial, (batch, outcomes[0]), (far, outcomes[1]), rows, "in a pool of more than 2^31 elements")
 
 
 # With three tokens a stride is an int32, so that a kernel is compiled as for any layer.
@@ -274,7 +274,7 @@ def numbers_of_elements_need_more_than_32_bits(trial: Example, batch: Batch, gro
     any_of=True,
 )
 def tokens_lie_more_than_32_bits_apart(trial: Example, batch: Batch, group: Sequence[str]) -> None:
-    """Tokens behind 2**31 elements of an input are read as the first ones are."""
+    """Tokens behind 2^31 elements of an input are read as the first ones are."""
     trial.agrees(*offered_of(trial, batch, group).wide_tokens().steps())
 
 
