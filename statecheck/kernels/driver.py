@@ -1,4 +1,4 @@
-"""What Triton takes for its device where kernels are executed: a GPU to lower kernels for, and no GPU to anybody else."""
+"""What Triton takes for its device where kernels are executed: a GPU to lower kernels for, and no GPU to anybody else. Autotuners do not measure, on a GPU as well."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import torch
 from statecheck.kernels.private import (
     Autotuner,
     Backend,
+    CompiledKernel,
     CompileTimeAssertionFailure,
     CUDABackend,
     DriverBase,
     GPUTarget,
+    OutOfResources,
+    PTXASError,
     backends,
     driver,
 )
@@ -95,14 +98,17 @@ def _prune_configs(self: Any, kwargs: Any, plain: Any = Autotuner.prune_configs)
 
 
 def _bench(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
-    """Autotuning takes the first configuration that compiles, as it would from a cache of timings: time says nothing here."""
+    """Autotuning takes the first configuration that compiles, and that the device has room for: time says nothing here."""
     if not getattr(self, _SETTLED, False):
         chosen = {**meta, **config.all_kwargs()}
         try:
             if config.pre_hook:
                 config.pre_hook({**self.nargs, **chosen})
-            self.fn.run(*args, **{**chosen, "warmup": True})
-        except CompileTimeAssertionFailure:
+            compiled = self.fn.run(*args, **{**chosen, "warmup": True})
+            if isinstance(compiled, CompiledKernel):
+                # A launch would load it: a GPU says then whether it has room.
+                compiled._init_handles()
+        except (CompileTimeAssertionFailure, OutOfResources, PTXASError):
             return [math.inf] * 3
         setattr(self, _SETTLED, True)
         return [1.0] * 3
@@ -115,11 +121,16 @@ def _check_disk_cache(self: Any, tuning_key: Any, configs: Any, bench_fn: Callab
     return False
 
 
+def settle_autotuners() -> None:
+    """Let no autotuner of this process measure: to compile and time all configurations of a chunked kernel takes a GPU minutes for each shape."""
+    Autotuner.prune_configs, Autotuner._bench = _prune_configs, _bench
+    Autotuner.check_disk_cache = _check_disk_cache
+
+
 def use() -> None:
     """Make it the only device of this process."""
     driver.set_active(_Driver())
-    Autotuner.prune_configs, Autotuner._bench = _prune_configs, _bench
-    Autotuner.check_disk_cache = _check_disk_cache
+    settle_autotuners()
     # Libraries ask the backends whether kernels can be launched at all, and want one answer.
     for name, backend in backends.items():
         backends[name] = Backend(backend.compiler, _inactive(backend.driver))

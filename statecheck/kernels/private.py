@@ -9,11 +9,12 @@ from triton.backends import Backend, backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import CUDABackend
-from triton.compiler.compiler import ASTSource
+from triton.compiler.compiler import ASTSource, CompiledKernel
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.cache import get_cache_manager
+from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import JITFunction, KernelInterface
 
 __all__ = [
@@ -23,10 +24,13 @@ __all__ = [
     "Backend",
     "CUDABackend",
     "CompileTimeAssertionFailure",
+    "CompiledKernel",
     "DriverBase",
     "GPUTarget",
     "JITFunction",
     "KernelInterface",
+    "OutOfResources",
+    "PTXASError",
     "backends",
     "driver",
     "get_cache_manager",

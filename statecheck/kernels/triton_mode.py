@@ -30,6 +30,9 @@ def prepare(device: str) -> None:
 
         install()
         return
+    from statecheck.kernels.driver import settle_autotuners
+
+    settle_autotuners()
     _Settled.compiles = device
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
 from statecheck.kernels.launch_counts import LAUNCHES
+from statecheck.kernels.private import Autotuner, CompiledKernel, OutOfResources
 
 pytestmark = pytest.mark.usefixtures("executed")
 
@@ -33,3 +37,22 @@ def test_an_autotuned_kernel_keeps_its_configuration_for_a_key() -> None:
     add_step_kernel[(1,)](x, 7)
     add_step_kernel[(1,)](x, 7)
     assert x.tolist() == [10] * 7 + [0]
+
+
+class _Compiled(CompiledKernel):
+    """A kernel that a GPU has room for, or not."""
+
+    def __init__(self, *, fits: bool) -> None:
+        self.fits, self.module = fits, None
+
+    def _init_handles(self) -> None:
+        if not self.fits:
+            raise OutOfResources(1, 0, "shared memory")
+
+
+def test_a_configuration_that_the_device_has_no_room_for_is_left_out() -> None:
+    compiled = {3: _Compiled(fits=False), 5: _Compiled(fits=True), 7: _Compiled(fits=True)}
+    fn = SimpleNamespace(run=lambda **given: compiled[given["STEP"]])
+    tuned = SimpleNamespace(nargs={}, fn=fn)
+    times = [Autotuner._bench(tuned, config=triton.Config({"STEP": step})) for step in compiled]
+    assert times == [[math.inf] * 3, [1.0] * 3, [math.inf] * 3]
