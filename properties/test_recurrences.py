@@ -244,10 +244,14 @@ def padding_changes_nothing(
 
 @prop(kernels("layout"), "metamorphic", any_of=True)
 def strides_do_not_show(trial: Example, batch: Batch, group: Sequence[str]) -> None:
-    """Strides of inputs, of slots and of the pool do not show."""
+    """Strides of inputs, of slots and of the pool do not show, but for rounding where kernels are compiled."""
     batch = offered_of(trial, batch, group)
     dense = replace(batch, packed=False, gap=0, column=False, options=batch.options - {"window first"})
     wide = replace(dense, packed=True, gap=batch.gap + 1, column=True, options=batch.options)
+    if not trial.executes_kernels:
+        # Triton compiles a kernel anew for strides that are no multiples of 16, and sums may go in another order there.
+        trial.agrees(*dense.steps(), *wide.steps(1))
+        return
     outcomes = trial.returned(*dense.steps()), trial.returned(*wide.steps(1))
     rows = [(row, row) for row in real_rows(batch)]
     same_rows(trial, (dense, outcomes[0]), (wide, outcomes[1]), rows, "with other strides")

@@ -440,12 +440,6 @@ def _one_chunk_of_a_convolution(case: Case, _: Profile) -> bool:
     return max(rows) == tokens <= _CONV_CHUNK
 
 
-def _one_chunk_of_ssd(case: Case, _: Profile) -> bool:
-    """All tokens of the batch are in one chunk, so that each token's number in the chunk is its number in the batch."""
-    batch = case.calls[-1].named
-    return batch["x"].shape[0] <= batch["chunk_size"]
-
-
 CONDITIONS: Mapping[str, Condition] = {
     "mixed_batch": Condition(outcome=_mixed_batch),
     "hit_of_a_mixed_batch": Condition(outcome=_hit_of_a_mixed_batch),
@@ -469,6 +463,5 @@ CONDITIONS: Mapping[str, Condition] = {
     "sent_in_one_slice": Condition(inputs=_sent_in_one_slice),
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
-    "one_chunk_of_ssd": Condition(inputs=_one_chunk_of_ssd),
     "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
 }

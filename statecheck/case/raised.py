@@ -90,12 +90,14 @@ _SIGNS = (
 class Fault:
     """The end of a worker: its kind, one of the names above, and a sentence that is the same whenever the same thing happens.
 
-    `killed`: by SIGKILL, which another process may have sent.
+    `killed`: by SIGKILL, which another process may have sent. `crowded`: other processes hold much of the device's memory, so that a lack
+    of memory says nothing about the subject.
     """
 
     kind: str
     message: str
     killed: bool = False
+    crowded: bool = False
 
     @property
     def from_outside(self) -> bool:
@@ -105,6 +107,8 @@ class Fault:
     @property
     def outcome(self) -> Raised:
         """How the fault appears as the outcome of a call."""
+        if self.crowded:
+            return Raised(self.kind, "other processes hold much of the device's memory", not_offered=True)
         return Raised(self.kind, self.message, kind="hang" if self.kind == HANG else "fault")
 
 

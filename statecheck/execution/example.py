@@ -271,6 +271,11 @@ class Example:
             self._require_offered(executed.outcome if executed is not None else None)
         return self._run.actual[-1]
 
+    @property
+    def executes_kernels(self) -> bool:
+        """Whether kernels are executed from their IR; elsewhere they are compiled, for strides and addresses by their divisors."""
+        return self.context.port.device == "cpu"
+
     def agrees(self, *steps: Step) -> Outcome:
         """Execute `steps` and hold the outcome of each call against the rules; the outcome of the last call among them."""
         before = len(self._run.actual)

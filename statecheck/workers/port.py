@@ -367,7 +367,8 @@ class InWorker:
         return outcomes
 
     def _noted(self, fault: Fault) -> Raised:
-        self.faults[fault.kind] += 1
+        if not fault.crowded:
+            self.faults[fault.kind] += 1
         if fault.kind == HANG:
             self._patience.hung()
             # The message names the limit that was set, not the shorter one of the search.

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -74,7 +75,7 @@ class Server:
             raise
         except BaseException as error:
             if wants_memory(name_of(type(error)), message_of(error)):
-                return self._pickled(FAULT, fault_of_kind(MEMORY))
+                return self._pickled(FAULT, out_of_memory())
             poison = self._poison()
             if poison is not None:
                 kind, value = FAULT, fault_of_error(poison)
@@ -141,10 +142,26 @@ class Server:
         if self.device == "cpu" or not isinstance(outcome, Raised):
             return
         if wants_memory(outcome.exception, outcome.message):
-            raise Faulted(fault_of_kind(MEMORY))
+            raise Faulted(out_of_memory())
         poison = self._poison()
         if poison is not None:
             raise Faulted(fault_of_error(poison))
+
+
+_CROWDED = 0.25
+"""The part of the device's memory that other processes hold, at least, where a lack of memory is not the subject's."""
+
+
+def out_of_memory() -> Fault:
+    """A lack of the device's memory, and whether other processes hold it: workers share a GPU, and a wide pool takes gigabytes of each."""
+    fault = fault_of_kind(MEMORY)
+    with suppress(Exception):
+        import torch
+
+        free, total = torch.cuda.mem_get_info()
+        others = total - free - torch.cuda.memory_reserved()
+        return replace(fault, crowded=others >= _CROWDED * total)
+    return fault
 
 
 def _touch(device: str) -> None:

@@ -202,7 +202,8 @@ class Recurrences:
             cut["chunk_indices"], cut["chunk_offsets"] = indices(starts, chunk_size, len(tokens))
             cut["initial_states"] = states[held].contiguous()
             cut["initial_states"][~has_state[rows]] = 0
-        found = torch.empty_like(inputs["x"], memory_format=torch.contiguous_format)
+        # With `z` the release asserts that the output has the strides of `empty_like(x)`, which those of one token may be.
+        found = torch.empty_like(inputs["x"])
         with _on_device(x):
             states[held] = first_offered(_SSD)(
                 **inputs,

@@ -150,13 +150,6 @@ def convolution(tokens: int, *ends: int) -> Case:
     return a_case(steps=(made,), actual=(Returned(()),))
 
 
-def chunk_states(tokens: int) -> Case:
-    """A prompt of so many tokens, in chunks of 64."""
-    x = View("x", "float32", (tokens, 1, 2), (2**31 // (tokens - 1) + 1, 2, 1))
-    made = call("Recurrences.ssd_prefill", x=x, chunk_size=64, query_start_loc=int32([0, tokens]))
-    return a_case(steps=(made,), actual=(Returned(()),))
-
-
 def no_slot(policy: str, late: int, message: str = "Can not alloc mamba cache") -> Case:
     """An allocation fails with copies that are so late."""
     delayed = ("delay_copies", {"to_host": late, "from_host": 0})
@@ -340,8 +333,6 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("one_chunk_of_a_convolution", convolution(9, 9), False),
         ("one_chunk_of_a_convolution", convolution(8, 1, 8), False),
         ("one_chunk_of_a_convolution", convolution(4, 3), False),
-        ("one_chunk_of_ssd", chunk_states(64), True),
-        ("one_chunk_of_ssd", chunk_states(65), False),
         ("no_slot_while_copies_run", no_slot("write_through", 3), True),
         ("no_slot_while_copies_run", no_slot("write_through_selective", 1), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba ping pong idx, try"), True),

@@ -7,6 +7,7 @@ import pytest
 from statecheck.case.raised import Fault, death, fault_of_error, hang, wants_memory
 from statecheck.case.values import Raised
 from statecheck.workers.port import Patience
+from statecheck.workers.server import out_of_memory
 from tests.helpers.processes import run_fresh
 from tests.helpers.slow import slow_after
 
@@ -78,6 +79,20 @@ def test_a_lack_of_memory_has_many_names(name: str, message: str, wanted: bool) 
 def test_a_lack_of_memory_is_tried_again_as_others_may_have_it() -> None:
     assert fault_of_error("CUDA error: out of memory").from_outside
     assert not fault_of_error("CUDA error: an illegal memory access was encountered").from_outside
+
+
+@pytest.mark.parametrize(
+    ("free", "own", "crowded"), [(10, 66, False), (10, 65, True), (75, 0, True), (76, 0, False)]
+)
+def test_a_lack_of_memory_that_other_processes_hold_is_not_the_subjects(
+    monkeypatch: pytest.MonkeyPatch, free: int, own: int, crowded: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free, 100))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: own)
+    fault = out_of_memory()
+    assert fault.crowded is crowded
+    assert fault.from_outside
+    assert fault.outcome.not_offered is crowded
 
 
 _FORKS = """
