@@ -35,6 +35,7 @@ from statecheck.campaign.record import NOT_REPLAYED, CorpusRecord, saved_records
 from statecheck.campaign.state import CampaignState, PropertyState
 from statecheck.campaign.tasks import Explore, Explored, Replay, RunCanary, Task, unit_name
 from statecheck.execution.enumerations import Enumeration, Slice, enumerations
+from statecheck.execution.example import REFUSAL
 from statecheck.execution.property import MachineProperty, Property
 from statecheck.execution.selection import follows_requests
 from statecheck.subject import is_engine
@@ -267,11 +268,12 @@ def _shrinking(plan: Plan, state: CampaignState, property_state: PropertyState) 
 
 
 class _Visit(NamedTuple):
-    """A unit's turn in the first pass, with so many random examples; `configuration` is the unit's."""
+    """A unit's turn in the first pass, with so many random examples, or with all written ones before; `configuration` is the unit's."""
 
     unit: str
     examples: int = 1
     configuration: str = ""
+    written: bool = False
 
 
 class FirstPass:
@@ -290,6 +292,10 @@ class FirstPass:
         ]
         units = {candidate.id: candidate.unit for candidate in untried}
         self._waiting = deque(_Visit(units[id_], examples) for id_, examples in visits() if id_ in units)
+        # A written example has all bad input of a function: all of them take less than a second.
+        self._waiting.extend(
+            _Visit(candidate.unit, written=True) for candidate in untried if candidate.tested.kind == REFUSAL
+        )
         measured = {id_ for id_, _ in visits()}
         # Properties without a learned place come last, scenarios behind the others. Units of one configuration follow each other: what it
         # takes to have a model is paid once.
@@ -327,7 +333,7 @@ class FirstPass:
             # If possible a configuration that this worker has, or that none has.
             homes = (self._homes.get(visit.configuration, worker) for visit in self._waiting)
             number = next((number for number, home in enumerate(homes) if home is worker), 0)
-        unit, examples, configuration = self._waiting[number]
+        unit, examples, configuration, written = self._waiting[number]
         del self._waiting[number]
         if configuration:
             self._homes.setdefault(configuration, worker)
@@ -344,8 +350,8 @@ class FirstPass:
             known=property_state.known,
             patience=min(patience, left),
             deadline=left + GRACE_SECONDS / 2,
-            enough=first_compared(property_state.tested, examples),
-            simplest=False,
+            enough=0 if written else first_compared(property_state.tested, examples),
+            simplest=written,
             sanitized=property_state.next_sanitized(),
             configuration=configuration,
             **_shrinking(self._plan, self._state, property_state),

@@ -193,7 +193,8 @@ class Property:
         failed: Falsified | None = None
         try:
             if simplest:
-                self.run_written(context, _WRITTEN_IN_A_SEARCH)
+                # Of all ways to break a contract, drawn examples have few.
+                self.run_written(context, None if self.kind == REFUSAL else _WRITTEN_IN_A_SEARCH)
         except Falsified as error:
             # Drawn examples are shrunk: what they show, too, is shown by a smaller input.
             failed = error

@@ -9,10 +9,13 @@ import pytest
 from statecheck.campaign.plan import Plan
 from statecheck.campaign.scheduler import Scheduler, first_compared
 from statecheck.campaign.tasks import Explore, Explored
+from statecheck.execution.example import ExecutionContext
+from statecheck.execution.executors import ordinary_port
 from statecheck.execution.property import MachineProperty
 from statecheck.execution.registry import load_properties
 from statecheck.execution.selection import follows_requests
 from statecheck.execution.verdict import Counts
+from statecheck.subject import load
 from tests.helpers.cases import a_property
 from tests.unit.campaign.nightly_examples import a_state
 from tests.unit.campaign.pretended import next_exploration
@@ -79,6 +82,19 @@ def test_the_first_pass_is_in_the_learned_order(monkeypatch: pytest.MonkeyPatch)
         assert [task.simplest for task in tasks] == [False] * 4 + [True] * 3
         # Another visit has other examples.
         assert len({task.seed for task in tasks}) == 7
+
+
+def test_all_written_bad_input_is_tried_in_the_first_pass() -> None:
+    refusals = load_properties()["refusals/bad-input"]
+    scheduler, worker = Scheduler(Plan("impl", budget=600.0, seed=7), a_state([refusals])), Worker()
+    tasks = [next_exploration(scheduler, worker, [worker], 0.0, 300.0) for _ in range(8)]
+    assert [(task.simplest, task.enough) for task in tasks if task is not None and task.simplest][0] == (
+        True,
+        0,
+    )
+    context = ExecutionContext(load("impl"), ordinary_port(load("impl"), "cpu"))
+    refusals.explore(context, seed=1, max_examples=1)
+    assert context.written[refusals.id] == len(refusals.written)
 
 
 def test_the_first_pass_runs_the_simplest_scenario_of_a_machine() -> None:
