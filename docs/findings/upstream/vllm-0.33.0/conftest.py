@@ -94,6 +94,8 @@ class Engine:
             model.compute_logits = lambda hidden: hidden
             self.runner = Runner(config, torch.device("cpu"))
             self.runner.model = model
+            if config.speculative_config is not None:
+                self.runner.drafter.initialize_attn_backend = lambda *_: None  # it has no layers
             ensure_kv_transfer_initialized(config, kv_cache_config)
             self.runner.initialize_kv_cache(kv_cache_config)
         groups = kv_cache_config.kv_cache_groups
@@ -165,10 +167,12 @@ def make_engine(tmp_path, monkeypatch):
         monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", str(int(not runner)))
         # A compiled function of the attention layer, whose forward does not run here.
         monkeypatch.setattr("vllm._custom_ops.cpu_attn_get_scheduler_metadata", lambda **_: None)
+        monkeypatch.setattr("torch.cuda.Event", lambda **_: None)  # the runner makes one where steps overlap
         NemotronHConfig(
             architectures=["NemotronHForCausalLM"],
             layers_block_type=["linear_attention", "full_attention"],
             max_position_embeddings=32768,
+            num_nextn_predict_layers=1,
         ).save_pretrained(tmp_path)
         arguments = {"max_num_batched_tokens": 8192, "num_gpu_blocks_override": blocks, **arguments}
         config = EngineArgs(str(tmp_path), skip_tokenizer_init=True, **arguments).create_engine_config()

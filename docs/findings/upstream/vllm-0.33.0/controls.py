@@ -6,6 +6,8 @@ pytest controls.py
 
 import pytest
 from test_copied_before_it_is_loaded import SyncConnector  # noqa: F401 - vLLM looks for it by its name
+from test_pause_before_the_result_of_a_step import computed_by_the_runner
+from test_preempted_by_a_reset_with_a_store import behind_a_reset
 from test_retry_of_a_failed_load import AsyncConnector  # noqa: F401
 from test_second_reset_before_a_step import reset_twice
 from vllm.config import KVTransferConfig
@@ -134,3 +136,13 @@ def test_left_out_of_a_step_but_never_left_out(make_engine):
 
 def test_second_reset_behind_a_step(make_engine):
     reset_twice(make_engine, between=lambda engine: engine.step())
+
+
+@pytest.mark.parametrize(("accepted", "pause"), [(0, False), (1, False), (1, True)])
+def test_pause_before_the_result_of_a_step_without_one_or_rejected_drafts(make_engine, accepted, pause):
+    assert computed_by_the_runner(make_engine, accepted, pause) == 3 + accepted
+
+
+def test_preempted_by_a_reset_with_a_store_behind_a_step(make_engine, monkeypatch):
+    output = behind_a_reset(make_engine, monkeypatch, blocks=1, reset=False)
+    assert list(output.num_scheduled_tokens) == ["request"]
