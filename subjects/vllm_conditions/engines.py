@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Call, Raised, Record, Returned
 from statecheck.subject.known import Condition
-from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario
+from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario, pauses
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
@@ -240,9 +240,18 @@ def _reset_again_before_a_step(s: RecordedScenario) -> bool:
     return sum(_resets(call) or bool(call.named.get("external")) for call in calls) > 1
 
 
+def _reset_with_a_step_in_flight(s: RecordedScenario) -> bool:
+    """Whether a reset that preempts finds blocks in use, behind a step with rows: its refusal, and no other error of the call."""
+    ended = s.case.actual[-1]
+    if not (isinstance(ended, Raised) and s.steps and s.steps[-1] and s.case.calls[-1].named["preempt"]):
+        return False
+    there = ended.at is None or ended.at.function == "reset_prefix_cache"
+    return there and ended.message.startswith("Failed to reset KV cache")
+
+
 def _sat_a_step_out(s: RecordedScenario) -> bool:
     """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
-    name, steps = s.request, s.steps
+    name, steps = s.request, s.executed
     drafted = any(step[name]["drafts"] for step in steps[:-2] if name in step)
     return drafted and name in steps[-1] and name not in steps[-2] and not s.row["begins"]
 
@@ -255,9 +264,8 @@ def _goes_on_behind_a_pause(s: RecordedScenario) -> dict[str, Row]:
     paused = False
     for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
         step = outcome.value if isinstance(outcome, Returned) and isinstance(outcome.value, Record) else None
-        if call.function == "LiveEngine.sleep":
-            paused |= call.named["level"] == 0 and call.named["mode"] == "keep"
-        elif step is not None and step.type == "LiveStep":
+        paused |= pauses(call)
+        if step is not None and step.type == "LiveStep":
             now = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
             if now:
                 found |= {name: now[name] for name in rejected & now.keys() if not now[name]["begins"]}
@@ -276,7 +284,10 @@ def _corrected_twice(s: RecordedScenario) -> bool:
         most = s.settings["num_spec"]
         rows = ((row["computed"] - most, row["computed"] + row["tokens"]) for row in found.values())
         return any(first < s.wrong["tokens"] <= last for first, last in rows)
-    return s.found_own and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
+    return (
+        s.found_own_or_unknown
+        and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
+    )
 
 
 def _preempts(call: Call) -> bool:
@@ -307,7 +318,7 @@ def _forgets_what_a_reset_preempted(s: RecordedScenario) -> bool:
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
-    for step in s.steps:
+    for step in s.executed:
         row = step.get(s.request, NO_ROW)
         decodes, left_out = decodes and not row["begins"], left_out and not row["begins"]
         left_out |= decodes and s.request not in step
@@ -373,9 +384,9 @@ ENGINES: Mapping[str, Condition] = {
     "stuck_after_a_failed_load": of_scenario(
         lambda s: bool(s.settings["failing_loads"]), _stuck_after_a_failed_load
     ),
-    "connected_and_overlapped": of_scenario(
+    "reset_with_a_step_in_flight": of_scenario(
         lambda s: bool(s.settings["connector"] and s.settings["async_scheduling"]),
-        lambda s: bool(s.steps and s.steps[-1]),
+        _reset_with_a_step_in_flight,
     ),
     "stuck_after_loads": of_scenario(
         lambda s: s.speculates and s.settings["connector"] == "async", _stuck_after_loads

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from statecheck.case import Case
-from statecheck.case.values import Record, Returned
+from statecheck.case.values import Call, Record, Returned
 from statecheck.subject.known import Condition
 
 Row = Mapping[str, Any]
@@ -69,6 +69,26 @@ class RecordedScenario:
     def steps(self) -> list[dict[str, Row]]:
         """The scheduler's decisions, step by step, for each request of the step."""
         return [{name: dict(row) for name, row in dict(step["scheduled"]).items()} for step in self.returned]
+
+    @cached_property
+    def executed(self) -> list[dict[str, Row]]:
+        """`steps` without those in which the worker does not run, so that requests keep their rows.
+
+        These are the steps without rows in a pause that empties no cache, unless a request has ended since the last step, or a connector may want them.
+        """
+        executed, paused, ended = list[dict[str, Row]](), False, bool(self.settings["connector"])
+        for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
+            paused |= pauses(call)
+            ended |= call.function.endswith("abort")
+            step = outcome.value if isinstance(outcome, Returned) else None
+            if not isinstance(step, Record) or step.type != "LiveStep":
+                continue
+            rows = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
+            if rows or ended or not paused:
+                executed.append(rows)
+            paused &= not rows
+            ended = bool(self.settings["connector"] or dict(step.fields).get("finished"))
+        return executed
 
     @property
     def rows(self) -> Iterator[tuple[str, Row]]:
@@ -137,6 +157,11 @@ class RecordedScenario:
 
     def _found(self, allowed: Callable[[str], bool]) -> bool:
         return bool(self.wrong["found"]) and all(allowed(owner) for owner, *_ in self.wrong["found"])
+
+
+def pauses(call: Call) -> bool:
+    """Whether the engine pauses with its requests and its caches as they are."""
+    return call.function == "LiveEngine.sleep" and call.named["level"] == 0 and call.named["mode"] == "keep"
 
 
 def of_scenario(

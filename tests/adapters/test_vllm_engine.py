@@ -13,7 +13,7 @@ from properties.strategies.releases.live import LiveWorld
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.failure import Failure
-from statecheck.case.values import Call, Raised, Record, Returned, SourceLine, call, record
+from statecheck.case.values import Call, Outcome, Raised, Record, Returned, SourceLine, call, record
 from statecheck.subject.profile import DOCUMENTS
 from subjects.vllm_conditions import CONDITIONS
 from tests.helpers.cases import a_case
@@ -117,6 +117,7 @@ UPDATE = call("LiveEngine.update_weights", sleep=False)
 RESET, PREEMPTS = [call("LiveEngine.reset_prefix_cache", preempt=preempt) for preempt in (False, True)]
 NO_SUBSCRIPT = "'NoneType' object is not subscriptable"
 LINE = SourceLine("vllm/v1/core/sched/scheduler.py", 1, "schedule", "")
+RESET_LINE = replace(LINE, function="reset_prefix_cache")
 
 
 def sleeps(level: int, mode: str = "keep") -> Call:
@@ -135,6 +136,21 @@ def raises_behind(
     ended = [step(REST, beside=False) if one is A_STEP else Returned(None) for one in calls]
     actual = (Returned(None), step(REST, beside=False), *ended, Raised("TypeError", message, at=at))
     return a_case(steps=(made, A_STEP, *calls, A_STEP), actual=actual)
+
+
+def reset_raises(
+    before: Outcome | None = None,
+    *,
+    last: Call = PREEMPTS,
+    message: str = "Failed to reset KV cache even when all the running requests are preempted",
+    at: SourceLine | None = RESET_LINE,
+    **settings: Any,
+) -> Case:
+    """A reset of the prefix cache behind a step with rows, or behind `before`, raises."""
+    chosen = {"connector": "async", "async_scheduling": True, **settings}
+    made = call("LiveEngine", settings=record("LiveSettings", **chosen), bind="engine")
+    actual = (Returned(None), before or step(REST, beside=False), Raised("RuntimeError", message, at=at))
+    return a_case(steps=(made, A_STEP, last), actual=actual)
 
 
 def waits_behind(
@@ -222,19 +238,27 @@ def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0, found: tupl
 
 
 def goes_on_behind_a_pause(
-    accepted: int, law: str, tokens: int, level: int = 0, rows_after: tuple[Row, ...] = (), **settings: Any
+    accepted: int,
+    law: str,
+    tokens: int,
+    level: int = 0,
+    rows_after: tuple[Row, ...] = (),
+    found: Any = OWN,
+    aborts: bool = False,
+    **settings: Any,
 ) -> Case:
-    """r1 decodes with two drafts from 9 tokens on. A pause comes before the result of that row, and r1 goes on behind it."""
+    """r1 decodes with two drafts from 9 tokens on. A pause comes before the result of that row, behind the end of r0 if it `aborts`, and r1 goes on behind it."""
     computed = 9 + 1 + accepted
     rows = ((9, 3, 2, False), (computed, 3, 2, False), *rows_after)
-    case = ends_with(OWN, law=law, tokens=tokens, rows=rows, **MOVED | settings)
+    case = ends_with(found, law=law, tokens=tokens, rows=rows, **MOVED | settings)
     said = {"r1": tuple(range(1 + accepted))}
     quiet = Returned(record("LiveStep", scheduled={}, outputs=said, findings=()))
     pause = (call("LiveEngine.sleep", level=level, mode="keep"), call("LiveEngine.step", turns={}))
+    aborted = (call("LiveEngine.abort", id="r0"),) * aborts
     return replace(
         case,
-        steps=(*case.calls[:3], *pause, *case.calls[3:]),
-        actual=(*case.actual[:3], Returned(None), quiet, *case.actual[3:]),
+        steps=(*case.calls[:3], *aborted, *pause, *case.calls[3:]),
+        actual=(*case.actual[:3], *[Returned(None)] * aborts, Returned(None), quiet, *case.actual[3:]),
     )
 
 
@@ -335,9 +359,14 @@ def goes_on_behind_a_pause(
         ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),
         ("begins_for_ever", ends_in((ANEW,) * 10, async_scheduling=True), False),
         ("begins_for_ever", ends_in((None,) * 9 + (ANEW,), async_scheduling=True), False),
-        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=True), True),
-        ("connected_and_overlapped", ends_with(rows=HIT, connector="", async_scheduling=True), False),
-        ("connected_and_overlapped", ends_with(rows=HIT, connector="async", async_scheduling=False), False),
+        ("reset_with_a_step_in_flight", reset_raises(), True),
+        ("reset_with_a_step_in_flight", reset_raises(at=None), True),
+        ("reset_with_a_step_in_flight", reset_raises(IDLE), False),
+        ("reset_with_a_step_in_flight", reset_raises(connector=""), False),
+        ("reset_with_a_step_in_flight", reset_raises(async_scheduling=False), False),
+        ("reset_with_a_step_in_flight", reset_raises(last=RESET), False),
+        ("reset_with_a_step_in_flight", reset_raises(message="CUDA error: an illegal memory access was encountered"), False),
+        ("reset_with_a_step_in_flight", reset_raises(at=replace(LINE, function="free_blocks")), False),
         ("reset_again_before_a_step", updated("offloading", "step", "update_weights", "update_weights"), True),
         ("reset_again_before_a_step", updated("offloading", "update_weights", "abort", "sleep"), True),
         ("reset_again_before_a_step", updated("offloading", "sleep", "sleep", "step"), True),
@@ -352,6 +381,10 @@ def goes_on_behind_a_pause(
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
         ("sat_a_step_out", sat_out(True, "V2", 2), False),
         ("sat_a_step_out", sat_out(True, "V1", 0), False),
+        ("sat_a_step_out", goes_on_behind_a_pause(0, "read", 10), False),
+        ("sat_a_step_out", goes_on_behind_a_pause(0, "read", 10, connector="async"), True),
+        ("sat_a_step_out", goes_on_behind_a_pause(0, "read", 10, level=1), True),
+        ("sat_a_step_out", goes_on_behind_a_pause(0, "read", 10, aborts=True), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "published", 12), True),
         ("corrected_twice", goes_on_behind_a_pause(1, "published", 12), True),
         ("corrected_twice", goes_on_behind_a_pause(2, "published", 12), False),
@@ -364,6 +397,8 @@ def goes_on_behind_a_pause(
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 11, rows_after=((13, 3, 2, False),)), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 12, rows_after=((13, 3, 2, False), (14, 3, 2, False))), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS), True),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=ANOTHERS), False),
         ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE), True),
         ("preempted_by_a_reset_with_a_store", raises_behind(PREEMPTS, RESET), True),
         ("preempted_by_a_reset_with_a_store", raises_behind(sleeps(1), runner="V2", message=""), True),
@@ -396,6 +431,7 @@ def goes_on_behind_a_pause(
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2), True),
         ("sat_out_with_a_ring", sat_out(False, "V1", 0, ring=2), False),
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=1), False),
+        ("sat_out_with_a_ring", goes_on_behind_a_pause(0, "read", 10, replayssm_buffer_len=2), False),
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2, found=(OWN, NOBODYS)), True),
         ("sat_out_with_a_ring", sat_out(True, "V1", 0, ring=2, found=(OWN, ANOTHERS)), False),
     ],
