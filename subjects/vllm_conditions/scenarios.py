@@ -83,7 +83,7 @@ class RecordedScenario:
             step = outcome.value if isinstance(outcome, Returned) else None
             if not isinstance(step, Record) or step.type != "LiveStep":
                 continue
-            rows = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
+            rows: dict[str, Row] = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
             if rows or ended or not paused:
                 executed.append(rows)
             paused &= not rows
