@@ -87,6 +87,7 @@ class Transfers:
             may write them.
         arrived: of each request that begins behind a load of c tokens, the blocks that its forward reads, in every group: (group, block,
             request, tokens, contents), where a block's contents should be the state after c tokens, or its page of the keys of the first c.
+        freed: blocks that were read in the step to be saved, though they have been free behind a step since that was asked for.
     """
 
     loading: Mapping[Place, str]
@@ -96,6 +97,7 @@ class Transfers:
     saved: Sequence[Stored]
     kept: Mapping[int, int]
     arrived: Sequence[Stored] = ()
+    freed: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,13 @@ def broken_by_saves(seen: ObservedStep, page: int) -> Iterator[Broken]:
                 "should be in use until that is done",
                 {"group": group, "block": block},
             )
+    for block in sorted(moved.freed):
+        yield (
+            "saved",
+            f"block {block}, which is saved, has been free since that was asked for",
+            "should be in use until that is done",
+            {"block": block},
+        )
 
 
 def _of_loading_block(seen: str, place: Place, name: str) -> Broken:

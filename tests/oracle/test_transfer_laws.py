@@ -71,6 +71,7 @@ GIVEN_AWAY = of_step(
         (moved(saving=frozenset({(1, 2)})), "saved", place("r0", 1, 2)),
         (moved(saving=frozenset({(0, 1), (1, 9)})), "saved", place("r0", 0, 1)),
         (moved(saving_after=frozenset({(1, 4)})), "saved", {"group": 1, "block": 4}),
+        (moved(freed=frozenset({2})), "saved", {"block": 2}),
         (
             moved(saved=[(1, 2, "r0", 4, [("temporal", STATES[2])])]),
             "saved",

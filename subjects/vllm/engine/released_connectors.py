@@ -41,6 +41,8 @@ class Copy:
 
     def __init__(self, run: Callable[[], None], steps: int, after: "Copy | None") -> None:
         self._run, self.steps, self.after, self.done = run, steps, after, False
+        self.freed: set[int] = set()
+        """Blocks of the pool that have been free behind a step since it was asked for."""
 
     def finish(self) -> None:
         if self.done:
@@ -111,10 +113,14 @@ class Copies:
     """By load that is not done, the request of each place."""
     loaded: list[tuple[int, int, str, int]] = dataclasses.field(default_factory=list)
     """Group, block, request and tokens of what was loaded since this was taken."""
+    freed: set[int] = dataclasses.field(default_factory=set)
+    """Blocks that saves have read since this was taken, and that were free before; see `Transfers`."""
     errors: list[Exception] = dataclasses.field(default_factory=list)
     """What the release would log, and go on."""
     _waiting: list[Copy] = dataclasses.field(default_factory=list)
     _numbers: Counter[bool] = dataclasses.field(default_factory=Counter)
+    _save: Copy | None = None
+    """The save that is being carried out."""
 
     def tick(self) -> None:
         """A step of the worker begins."""
@@ -130,8 +136,7 @@ class Copies:
         late = steps[self._numbers[load] % len(steps)]
         self._numbers[load] += 1
         stream.last = copy = Copy(run, late, stream.last)
-        if load:
-            self._note_load(copy, set(blocks))
+        (self._note_load if load else self._note_save)(copy, set(blocks))
         if late == 0 and (copy.after is None or copy.after.done):
             copy.finish()
         else:
@@ -151,6 +156,32 @@ class Copies:
 
         copy._run, self.loading[copy] = noted, places
 
+    def _note_save(self, copy: Copy, blocks: set[int]) -> None:
+        run = copy._run
+
+        def noted() -> None:
+            before, self._save = self._save, copy
+            self.read(blocks)
+            run()
+            self._save = before
+
+        copy._run = noted
+
+    def read(self, blocks: Iterable[int]) -> None:
+        """The save that is being carried out reads these blocks of the pool."""
+        if self._save is not None:
+            self.freed |= self._save.freed & set(blocks)
+
+    def note_free(self, blocks: set[int]) -> None:
+        """A step is over, and these blocks are free."""
+        for copy in self._waiting:
+            copy.freed |= blocks
+
+    def block_at(self, address: int) -> int:
+        """The block of the pool that has this address, in whichever layer."""
+        first = self.memory.pools[0]
+        return (address - first.data_ptr()) // (first.nbytes // len(first)) % len(first)
+
     @property
     def under_way(self) -> dict[Place, str]:
         return {place: name for places in self.loading.values() for place, name in places.items()}
@@ -158,10 +189,7 @@ class Copies:
     def swap(self, source: torch.Tensor, target: torch.Tensor, sizes: torch.Tensor, load: bool) -> None:
         """Copy so many bytes from each address to the one beside it, all in one copy."""
         moves = list(zip(target.tolist(), source.tolist(), sizes.tolist(), strict=True))
-        first = self.memory.pools[0]
-        span = first.nbytes // len(first)
-        of_pool = ((to if load else start) - first.data_ptr() for to, start, _ in moves)
-        blocks = {offset // span % len(first) for offset in of_pool}
+        blocks = {self.block_at(to if load else start) for to, start, _ in moves}
 
         def run() -> None:
             for to, start, size in moves:
@@ -262,8 +290,8 @@ def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
 class MooncakeStore:
     """In the place of the package `mooncake`: by key, the bytes of each buffer. Nothing is given up: a key that was looked up has a lease."""
 
-    def __init__(self, errors: list[Exception]) -> None:
-        self.errors = errors
+    def __init__(self, copies: Copies) -> None:
+        self.copies, self.errors = copies, copies.errors
         self.kept: dict[str, list[bytes]] = {}
 
     @_noting
@@ -275,6 +303,7 @@ class MooncakeStore:
         self, keys: list[str], addresses: list[list[int]], sizes: list[list[int]], _: Any
     ) -> list[int]:
         for key, starts, lengths in zip(keys, addresses, sizes, strict=True):
+            self.copies.read(map(self.copies.block_at, starts))
             values = [ctypes.string_at(start, length) for start, length in zip(starts, lengths, strict=True)]
             self.kept.setdefault(key, values)
         return [0] * len(keys)
@@ -325,6 +354,7 @@ class _Requests:
                 self.copies.errors.append(error)
 
         spec = request.load_spec if self.thread.name.startswith("KVCacheStoreRecv") else None
+        # Which blocks a save reads, the store is told.
         blocks = [
             block
             for database, column in zip(self.thread.token_databases, request.block_ids, strict=True)
@@ -347,7 +377,7 @@ def _start(thread: Any) -> None:
 
 def install_store(copies: Copies) -> MooncakeStore:
     """Have the connector that is made next use this store, and no thread and no socket."""
-    store, worker = MooncakeStore(copies.errors), list[Any]()
+    store, worker = MooncakeStore(copies), list[Any]()
 
     class Lookups:
         """The client of the scheduler's side."""
@@ -441,7 +471,7 @@ class ReleasedConnection:
         """By request, the tokens that are loaded into the blocks that it got."""
         self.arrived: list[Stored] = []
         self.saving: frozenset[Place] = frozenset()
-        """Nothing: what is saved is judged where it stands in host memory."""
+        """Nothing: what is saved is judged where it stands in host memory, and blocks of saves when they are read."""
         self.scheduler: Any = None
         self.pool: CountedPool | None = None
         self.worker: Any = None
@@ -478,6 +508,8 @@ class ReleasedConnection:
             extra["cpu_bytes_to_use"] = host * 4096 * -(-page * settings.layers // 4096)
             extra |= {"spec_name": "LiveOffloading", "spec_module_path": _SPEC}
         elif settings.connector == "mooncake":
+            if optional(f"{_MOONCAKE}.worker:setup_mooncake_store") is None:
+                raise NotOffered(f"release {RELEASE_NAME} sets up Mooncake's store in another way")
             name, extra = "MooncakeStoreConnector", {}
             self.store = install_store(self.copies)
         else:
@@ -549,8 +581,20 @@ class ReleasedConnection:
         kept = +self.pool.kept + freed_late(self.scheduler)
         # A block that the connector counts as in use cannot be given away, whether or not its request is gone.
         after = {place: name for place, name in self.copies.under_way.items() if not kept[place[1]]}
+        freed = frozenset(self.copies.freed)
+        self.copies.freed.clear()
+        if self.settings.connector != "offloading":
+            # That one frees such blocks, and has saves flushed before a block is written that was given away.
+            self.copies.note_free({block.block_id for block in self.pool.pool.blocks if not block.ref_cnt})
         return Transfers(
-            loading, after, frozenset(), frozenset(), list(self._stored()), kept, tuple(self.arrived)
+            loading,
+            after,
+            frozenset(),
+            frozenset(),
+            list(self._stored()),
+            kept,
+            tuple(self.arrived),
+            freed,
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
