@@ -41,6 +41,8 @@ class LiveLaws:
     known: KnownStates = field(default_factory=KnownStates)
     _offered: frozenset[tuple[int, int, int]] = frozenset()
     """(group, block, key) of what could be hit behind the step before."""
+    _loading: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    """By request that waits for a load, (group, key) of what could be hit when the load began."""
 
     @property
     def requests(self) -> dict[str, LiveRequest]:
@@ -77,7 +79,8 @@ class LiveLaws:
     def _hits(self, seen: ObservedStep) -> Iterator[Broken]:
         """A request that begins hits what could be hit before the step, and is still there behind it.
 
-        The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers.
+        The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers. A
+        request that was loaded hits what could be hit when its load began, too.
         """
         offered = frozenset(
             (group, block, self.requests[name].state(count + self.lookahead))
@@ -86,9 +89,13 @@ class LiveLaws:
         )
         keys = {(group, key) for group, _, key in offered & self._offered}
         self._offered = offered
+        loads = () if seen.transfers is None else seen.transfers.loading_after.values()
+        for name in loads:
+            self._loading.setdefault(name, keys)
         for name, decided in seen.scheduled.items():
             request = self.requests[name]
             known = request.prompt + request.said
+            could_be_hit = keys & self._loading.pop(name, keys)
             longest = known - max(1, self.lookahead) - self.recomputed
             for count in range(longest, decided.computed, -1) if decided.begins else ():
                 end = count + self.recomputed
@@ -96,7 +103,7 @@ class LiveLaws:
                 wanted = [(0, at) for at in pages] + [
                     (group, count) for group in range(1, len(self.block_sizes))
                 ]
-                if all((group, request.state(at + self.lookahead)) in keys for group, at in wanted):
+                if all((group, request.state(at + self.lookahead)) in could_be_hit for group, at in wanted):
                     yield (
                         "hit",
                         f"{name} begins behind {tokens_in_words(decided.computed)}",

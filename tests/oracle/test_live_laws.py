@@ -12,7 +12,7 @@ from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, states_after
-from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
+from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Transfers
 from oracle.recurrences.bounds import Near
 from tests.oracle.observed_steps import (
     NEXT,
@@ -407,6 +407,26 @@ def test_a_key_that_covers_a_token_behind_its_block_is_no_key_of_another_token(
     seen.add("r1", prompt)
     decided = {"r1": Decided(0, 1, 0, begins=True)}
     broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
+@pytest.mark.parametrize(("at_load", "hits"), [((4, 8), [8]), ((4,), [])])
+def test_a_request_that_is_loaded_hits_what_could_be_hit_when_its_load_began(
+    at_load: tuple[int, ...], hits: list[int]
+) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64)
+    seen.add("r0", range(1, 14))
+    seen.add("r1", range(1, 14))
+    loading = Transfers({}, {(0, 9): "r1"}, frozenset(), frozenset(), (), {})
+    seen.managed(ObservedStep(published=published_of("r0", *at_load)))
+    seen.managed(
+        ObservedStep(
+            published=published_of("r0", *at_load), owners_after=[("r1", 0, 0, 9)], transfers=loading
+        )
+    )
+    seen.managed(ObservedStep(published=published_of("r0", 4, 8)))
+    decided = {"r1": Decided(4, 1, 0, begins=True)}
+    broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8)))
     assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
 
 
