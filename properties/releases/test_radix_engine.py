@@ -26,7 +26,7 @@ from properties.strategies.releases.radix import (
     SCARCE_STATES,
     RadixStory,
     RadixWorld,
-    paired_stories,
+    paired_radix_stories,
     radix_stories,
 )
 from statecheck.execution.example import Example
@@ -146,7 +146,7 @@ CONFIGURATIONS = (
         "where layers are of Mamba-2, and decodes run with prompts"),
     _radix("radix-engine/mamba2-drafts", _mamba2(_DRAFTS), (ACCEPTED, GRID),
         "where layers are of Mamba-2, and steps verify drafts"),
-    Configuration("radix-engine/pairs", story=paired_stories(), situations=(BOUNDARY,),
+    Configuration("radix-engine/pairs", story=paired_radix_stories(), situations=(BOUNDARY,),
         reason="in engines that combine any two features"),
 )  # fmt: skip
 

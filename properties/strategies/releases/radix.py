@@ -24,7 +24,7 @@ from properties.strategies.releases.live import (
     live_events,
     several,
 )
-from properties.strategies.releases.pairs import covering_rows
+from properties.strategies.releases.pairs import apart, paired_stories, paired_worlds
 from statecheck.case.values import Record, record
 
 STATES_OF_A_REQUEST = {"no_buffer": 3, "extra_buffer": 5, "extra_buffer_lazy": 4}
@@ -292,14 +292,12 @@ _FEATURES: dict[str, tuple[Any, ...]] = {
 }
 _EXCLUDED = (
     # The release refuses these.
-    (("strategy", "no_buffer"), ("overlap", True)),
-    (("strategy", "extra_buffer_lazy"), ("overlap", False)),
-    *((("strategy", "no_buffer"), ("page_size", page)) for page in (4, 16)),
-    *((("strategy", "no_buffer"), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
-    *((("mixed", True), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
-    *((("page_size", page), ("drafts", (_TREE, 3))) for page in (4, 16)),
+    *apart("strategy", "no_buffer", overlap=(True,), page_size=(4, 16), drafts=_SOME_DRAFTS),
+    *apart("strategy", "extra_buffer_lazy", overlap=(False,)),
+    *apart("mixed", True, drafts=_SOME_DRAFTS),
+    *apart("drafts", (_TREE, 3), page_size=(4, 16)),
     # Steps with drafts overlap.
-    *((("overlap", False), ("drafts", drafts)) for drafts in _SOME_DRAFTS),
+    *apart("overlap", False, drafts=_SOME_DRAFTS),
 )
 
 
@@ -327,13 +325,13 @@ def _combined(row: Mapping[str, Any]) -> RadixWorld:
     return _with_room_for_sessions(world) if world.sessions else world
 
 
-PAIRED = tuple(map(_combined, covering_rows(_FEATURES, _EXCLUDED)))
+PAIRED = paired_worlds(_FEATURES, _EXCLUDED, _combined)
 """Engines in which any two values of two features stand together, as far as the release takes both."""
 
 
-def paired_stories() -> st.SearchStrategy[RadixStory]:
+def paired_radix_stories() -> st.SearchStrategy[RadixStory]:
     """Scenarios of one of the engines that combine features by pairs."""
-    return st.sampled_from(PAIRED).flatmap(_any_stories_of)
+    return paired_stories(PAIRED, _any_stories_of)
 
 
 def _any_stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
