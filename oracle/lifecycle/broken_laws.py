@@ -38,6 +38,7 @@ class BrokenLaws:
         "A block that is being saved keeps the state after exactly its tokens until that is done."
     )
     owned: str = law("A block has one owner, or several that share a prefix.")
+    freed: str = law("A request has no block of sliding-window attention whose tokens no later step reads.")
     free: str = law("The blocks that are free are those without an owner.")
     output: str = law("A request's tokens are those of a run with every feature off.")
     left: str = law("When all requests are gone, every block and slot is free.")

@@ -3,6 +3,10 @@
 The state that a row reads is the recurrence over exactly the computed tokens of its request; a block that may be hit as k
 tokens holds the state after exactly these; no block has two owners but as a shared prefix; what requests say does not depend on
 any feature; when all requests are gone every block and slot is free. Source: contract 2.1, and the semantic invariant.
+
+A layer of sliding-window attention sees the last W tokens, the one that it computes among them. So the forward behind c tokens reads the keys of the
+last min(c, W - 1) of them, all in blocks of its own request; a hit of c tokens needs the blocks of these tokens alone; and a request keeps no block of
+tokens that were before the window already when its last step began. Source: the semantic invariant, and `SlidingWindowManager` for what is freed.
 """
 
 from collections import Counter
@@ -25,12 +29,13 @@ class LiveLaws:
     """Follows a scenario of an engine, and says what breaks a law.
 
     Args:
-        block_sizes: tokens of a block, for attention and then for each recurrent group.
+        block_sizes: tokens of a block, for attention, then for each recurrent group, and then for sliding-window attention.
         window: conv rows that a forward reads.
         num_blocks: of the pool, with the null block.
         recomputed: tokens at the end of a hit that are computed again, since a draft model reads what the model makes of them.
         lookahead: tokens behind a block that its key covers: a request with other tokens there does not hit it. vLLM has them for draft models,
             whose keys and values at the end of a block depend on the tokens behind it.
+        sliding_window: tokens that a layer of the last group sees, 0 where the last group is recurrent.
     """
 
     block_sizes: Sequence[int]
@@ -38,16 +43,29 @@ class LiveLaws:
     num_blocks: int
     recomputed: int = 0
     lookahead: int = 0
+    sliding_window: int = 0
     known: KnownStates = field(default_factory=KnownStates)
     _offered: frozenset[tuple[int, int, int]] = frozenset()
     """(group, block, key) of what could be hit behind the step before."""
     _loading: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """By request that waits for a load, (group, key) of what could be hit when the load began."""
+    _begun: dict[str, int] = field(default_factory=dict)
+    """By request, the tokens that were computed when its last step began; none where it has begun again since."""
 
     @property
     def requests(self) -> dict[str, LiveRequest]:
         """By their names, those that are gone among them."""
         return self.known.requests
+
+    @property
+    def recurrent(self) -> range:
+        """The recurrent groups."""
+        return range(1, len(self.block_sizes) - bool(self.sliding_window))
+
+    @property
+    def sliding(self) -> range:
+        """The groups of sliding-window attention."""
+        return range(self.recurrent.stop, len(self.block_sizes))
 
     def add(self, name: str, prompt: Sequence[int], most: int | None = None, stop: int | None = None) -> None:
         """A request comes in; see `LiveRequest` for `most` and `stop`."""
@@ -72,7 +90,8 @@ class LiveLaws:
     def managed(self, seen: ObservedStep) -> list[Broken]:
         """What the engine broke around the forward: owners, outputs, and what is left."""
         hits = list(self._hits(seen))
-        owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks)
+        paged = (0, *self.sliding)
+        owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks, paged)
         said = [*self._outputs(seen), *self._ends(seen)]
         return [*hits, *self._transfers(seen), *owners, *said, *self._left(seen)]
 
@@ -100,9 +119,10 @@ class LiveLaws:
             for count in range(longest, decided.computed, -1) if decided.begins else ():
                 end = count + self.recomputed
                 pages = [*range(self.block_sizes[0], end, self.block_sizes[0]), end]
-                wanted = [(0, at) for at in pages] + [
-                    (group, count) for group in range(1, len(self.block_sizes))
-                ]
+                wanted = [(0, at) for at in pages] + [(group, count) for group in self.recurrent]
+                for group in self.sliding:
+                    size, begin = self.block_sizes[group], max(0, count + 1 - self.sliding_window)
+                    wanted += [(group, at) for at in (*range((begin // size + 1) * size, count, size), count)]
                 if all((group, request.state(at + self.lookahead)) in could_be_hit for group, at in wanted):
                     yield (
                         "hit",
@@ -129,6 +149,7 @@ class LiveLaws:
             yield from self._agreed(request, row, seen.scheduled[request.id])
             yield from self._handed(request, row, seen.scheduled[request.id])
             yield from self._attention(request, row, seen.owners)
+            yield from self._slides(request, row, seen.owners, begins=seen.scheduled[request.id].begins)
             places = tuple(range(first, first + len(row.tokens)))
             yield from self._groups(request, row, places, owned)
             first += len(row.tokens)
@@ -214,11 +235,56 @@ class LiveLaws:
                 )
                 return
 
+    def _slides(
+        self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner], *, begins: bool
+    ) -> Iterator[Broken]:
+        """Reads, writes and blocks of sliding-window attention."""
+        count, name = request.computed, request.id
+        first = max(0, count + 1 - self.sliding_window)
+        wanted = tuple(request.state(at + 1) for at in range(first, count))
+        before = 0 if begins else self._begun.get(name, 0)
+        self._begun[name] = count
+        if [access.group for access in row.sliding] != [*self.sliding]:
+            groups = [access.group for access in row.sliding]
+            should = f"should run {[*self.sliding]}, each once"
+            yield "metadata", f"{name} runs groups {groups} of sliding windows", should, {"request": name}
+        # Where the worker has another count of computed tokens, that is said already.
+        for access in row.sliding if row.computed == count else ():
+            group, size = access.group, self.block_sizes[access.group]
+            own = {block: column for owner, of, column, block in owners if (owner, of) == (name, group)}
+            read = [keys for keys in access.keys if keys != wanted]
+            for keys in read[:1]:
+                pairs = zip_longest(keys, wanted, fillvalue=0)
+                at, key = next((first + at, key) for at, (key, right) in enumerate(pairs) if key != right)
+                yield (
+                    "attention",
+                    f"sliding-window attention of group {group} of {name} reads {self.known.meaning(key)} at token {at}",
+                    f"should read its own, of its computed tokens from {first} to {count}",
+                    self._about(name, at + 1, [key], (group, 0)),
+                )
+            for law, does, blocks in (
+                ("attention", "reads", access.read),
+                ("written", "writes to", access.written),
+            ):
+                for block in [block for block in blocks if block not in own][:1]:
+                    seen = f"the forward of {name} {does} block {block} of group {group}"
+                    about = {"request": name, "group": group, "block": block}
+                    yield law, seen, f"should be one of its own, {sorted(own)}", about
+            old = [
+                block
+                for block, column in own.items()
+                if (column + 1) * size <= before + 1 - self.sliding_window
+            ]
+            for block in old[:1]:
+                seen = f"{name} has block {block} of group {group}, whose tokens end at {(own[block] + 1) * size}"
+                about = {"request": name, "group": group, "block": block}
+                yield "freed", seen, f"should have none from before the window of token {before}", about
+
     def _groups(
         self, request: LiveRequest, row: ForwardRow, places: tuple[int, ...], owned: set[Any]
     ) -> Iterator[Broken]:
         runs = Counter(access.group for access in row.groups)
-        for group in range(1, len(self.block_sizes)):
+        for group in self.recurrent:
             if runs[group] != 1:
                 seen = f"group {group} runs {request.id} {runs[group]} times"
                 yield "metadata", seen, "should run it once", {"request": request.id, "runs": runs[group]}

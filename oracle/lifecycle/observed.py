@@ -49,6 +49,21 @@ class GroupAccess:
     tokens: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class WindowAccess:
+    """What a row of the forward did in a group of sliding-window attention.
+
+    Args:
+        keys: what it read of the computed tokens in the window of its first token, by layer.
+        read, written: blocks.
+    """
+
+    group: int
+    keys: tuple[tuple[int, ...], ...]
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+
+
 @dataclass
 class ForwardRow:
     """A row of the forward: its request, its token ids, and what it read.
@@ -61,6 +76,7 @@ class ForwardRow:
         parents: in a tree of drafts, the place of the token before each, -1 for the first; nothing where that is the last one.
         wrong: of each output of a layer that is not the recurrence's, the group, the number of the token in the row, what was found, and what is expected.
         handed: by token, the state that the stage before has made of it; nothing in an engine without stages, and in the first stage.
+        sliding: of each group of sliding-window attention.
     """
 
     request: str
@@ -73,6 +89,7 @@ class ForwardRow:
     parents: tuple[int, ...] = ()
     handed: tuple[int, ...] = ()
     wrong: tuple[tuple[int, int, float, Near], ...] = ()
+    sliding: list[WindowAccess] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,15 @@ Source: the semantic invariant.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.observed import ObservedStep
 
-_ATTENTION = 0
 
-
-def broken_by_owners(seen: ObservedStep, num_blocks: int) -> Iterator[Broken]:
-    """What is owned twice, miscounted or lost."""
-    yield from _owned_twice(seen)
+def broken_by_owners(seen: ObservedStep, num_blocks: int, paged: Collection[int]) -> Iterator[Broken]:
+    """What is owned twice, miscounted or lost; `paged` are the groups of attention."""
+    yield from _owned_twice(seen, paged)
     references = dict(seen.references)
     counts = Counter(block for *_, block in seen.owners_after)
     if seen.transfers is not None:
@@ -36,7 +34,7 @@ def broken_by_owners(seen: ObservedStep, num_blocks: int) -> Iterator[Broken]:
         yield "free", f"free blocks = {seen.free}", f"should be {free}", {}
 
 
-def _owned_twice(seen: ObservedStep) -> Iterator[Broken]:
+def _owned_twice(seen: ObservedStep, paged: Collection[int]) -> Iterator[Broken]:
     owners: dict[int, list[tuple[str, int, int]]] = {}
     for name, group, column, block in seen.owners_after:
         owners.setdefault(block, []).append((name, group, column))
@@ -44,7 +42,7 @@ def _owned_twice(seen: ObservedStep) -> Iterator[Broken]:
     for block, columns_held in owners.items():
         names, groups, columns = (set(values) for values in zip(*columns_held, strict=True))
         about = {"group": min(groups), "block": block}
-        if len(names) < len(columns_held) or len(groups) > 1 or (_ATTENTION in groups and len(columns) > 1):
+        if len(names) < len(columns_held) or len(groups) > 1 or (min(groups) in paged and len(columns) > 1):
             places = ", ".join(
                 f"column {column} of {name} in group {group}" for name, group, column in columns_held
             )

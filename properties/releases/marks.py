@@ -16,6 +16,7 @@ LOADED = "a block is loaded"
 SAVED = "a block is saved"
 BEHIND_A_LOAD = "a request begins behind a load"
 STAGE = "a stage is a batch late"
+SLID = "a block before the window is freed while its request runs"
 IN_FLIGHT = "a step with rows behind a step in flight"
 HIT = "a request begins behind a hit"
 PAGES = "a request begins behind a hit of several pages"
@@ -135,6 +136,11 @@ class LiveMarks(Marks):
         self.note("a running request is preempted for blocks", value["preempted"] and few)
         self.note(STAGE, world.stages > 1 and any(world.late_stages) and rows)
         self.note(IN_FLIGHT, world.async_scheduling and self._in_flight and rows)
+        columns: dict[str, int] = {}
+        for name, group, column, _ in value["owners"]:
+            if group > len(world.kinds):
+                columns[name] = min(column, columns.get(name, column))
+        self.note(SLID, any(columns.values()))
 
     def _row(self, name: str, row: Mapping[str, int]) -> None:
         size, first, end = self.world.block_size, row["computed"], row["computed"] + row["tokens"]

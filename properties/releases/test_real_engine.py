@@ -11,6 +11,7 @@ from properties.releases.marks import (
     MIXED,
     REPLAYS,
     SAVED,
+    SLID,
     STAGE,
     LiveMarks,
 )
@@ -20,7 +21,9 @@ from properties.strategies.releases.live import (
     kernel_stories,
     live_stories,
     offloaded_stories,
+    paired_live_stories,
     replayed_stories,
+    sliding_stories,
     staged_stories,
 )
 from statecheck.execution.example import Example
@@ -55,6 +58,14 @@ CONFIGURATIONS = (
         reason="with a layer of Mamba-2 that keeps the inputs of its last decodes beside an older state, and replays them"),
     Configuration("real-engine/stages-v2", story=staged_stories(), situations=(STAGE, IN_FLIGHT),
         reason="in pipeline stages of the V2 model runner, each of which comes to a batch late"),
+    Configuration("real-engine/sliding-v2", story=sliding_stories("V2"), situations=(SLID, HIT),
+        reason="in the V2 model runner with layers of sliding-window attention, whose blocks before the window are freed"),
+    Configuration("real-engine/sliding-v1", story=sliding_stories("V1"), situations=(SLID, HIT),
+        reason="in the V1 model runner with layers of sliding-window attention, whose blocks before the window are freed"),
+    Configuration("real-engine/pairs-v2", story=paired_live_stories("V2"), situations=(HIT, MIXED, LOADED, SAVED, IN_FLIGHT, STAGE),
+        reason="in the V2 model runner, in engines that combine any two features"),
+    Configuration("real-engine/pairs-v1", story=paired_live_stories("V1"), situations=(HIT, MIXED, LOADED, SAVED, IN_FLIGHT),
+        reason="in the V1 model runner, in engines that combine any two features"),
 )  # fmt: skip
 
 
@@ -66,6 +77,6 @@ def requests_read_the_state_of_their_tokens(trial: Example, story: LiveStory) ->
     owned twice or lost, whatever requests do. A block that is being loaded is its request's alone until that is done, a block that is being
     saved is not written before that is done, and what is saved is the state of exactly its tokens. Behind a load of c tokens the blocks that
     the next forward reads hold the state after exactly c. What a layer's kernels make of a token is the recurrence over the request's tokens up to it. No stage reads rows, tables or host memory
-    of a later batch.
+    of a later batch. Sliding-window attention reads the tokens of its window alone, and a hit needs no others of them.
     """
     EngineRun(trial, story, ENGINE, LiveMarks(story.world)).run()

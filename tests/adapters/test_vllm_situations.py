@@ -55,6 +55,8 @@ OTHERS = {
     ),
     "real-engine/kernels": ("some drafts accepted, others rejected", "a prompt in several steps"),
     "real-engine/replay": (HIT, "a request comes back"),
+    **dict.fromkeys(("real-engine/sliding-v2", "real-engine/sliding-v1"), ("a request comes back",)),
+    **dict.fromkeys(("real-engine/pairs-v2", "real-engine/pairs-v1"), ("a load fails", _INSIDE)),
     "real-engine/stages-v2": (HIT, "some drafts accepted, others rejected", "a request comes back"),
 }
 

@@ -12,7 +12,7 @@ from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import next_token, states_after
-from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Transfers
+from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Transfers, WindowAccess
 from oracle.recurrences.bounds import Near
 from tests.oracle.observed_steps import (
     NEXT,
@@ -439,6 +439,95 @@ def test_a_boundary_that_one_group_has_lost_is_no_hit(lost: int) -> None:
     left = [row for row in published_of("r0", 4) if row[0] != lost]
     decided = {"r1": Decided(0, 8, 0, begins=True)}
     assert "hit" not in [name for name, *_ in seen.managed(ObservedStep(scheduled=decided, published=left))]
+
+
+def sliding_laws(attention: int) -> LiveLaws:
+    """The laws of an engine with sliding windows of four tokens, whose blocks have two; those of other groups have so many."""
+    return LiveLaws((attention, attention, 2), window=2, num_blocks=64, sliding_window=4)
+
+
+@pytest.mark.parametrize(
+    ("lost", "hits"),
+    [((), [12]), ((12,), [8]), ((10,), [8]), ((8,), [12]), ((2, 4, 6, 8), [12]), ((2, 4, 6, 8, 10), [])],
+    ids=str,
+)
+def test_a_hit_needs_the_blocks_of_the_last_window_alone(lost: tuple[int, ...], hits: list[int]) -> None:
+    # Three tokens before the hit lie in two blocks of two tokens.
+    seen = sliding_laws(4)
+    published = published_of("r0", 4, 8, 12)
+    published += [(2, 50 + count, "r0", count, []) for count in (2, 4, 6, 8, 10, 12) if count not in lost]
+    seen.add("r0", range(1, 14))
+    seen.managed(ObservedStep(published=published))
+    seen.add("r1", range(1, 14))
+    broken = seen.managed(ObservedStep(scheduled={"r1": Decided(0, 1, 0, begins=True)}, published=published))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
+def slides(computed: int, tokens: int, first: int, blocks: dict[int, int], **changed: Any) -> ObservedStep:
+    """A step of a request in an engine with sliding windows of four tokens, whose group has these blocks of two tokens by column."""
+    states = states_after(range(1, 32))
+    places = tuple(range(tokens))
+    state = states[computed - 1] if computed else 0
+    group = GroupAccess(1, computed > 0, (2, 2), ((0, 0),), (state,), (2,), places)
+    window = WindowAccess(
+        2, (tuple(states[first:computed]),), tuple(blocks.values())[:1], tuple(blocks.values())[-1:]
+    )
+    row = ForwardRow(
+        "r0",
+        tuple(range(computed + 1, computed + tokens + 1)),
+        computed=computed,
+        keys=(tuple(states[:computed]),),
+        groups=[group],
+        sliding=[replace(window, **changed)],
+    )
+    owners = [
+        ("r0", 0, 0, 1),
+        ("r0", 1, 0, 2),
+        *(("r0", 2, column, block) for column, block in blocks.items()),
+    ]
+    decided = Decided(computed, tokens, 0, begins=not computed)
+    return ObservedStep(scheduled={"r0": decided}, rows=[row], owners=owners)
+
+
+def broken_by_windows(*steps: ObservedStep) -> list[tuple[str, str]]:
+    """The laws that the steps break, and what was seen, but for conv rows."""
+    seen = sliding_laws(16)
+    seen.add("r0", range(1, 32))
+    return [(law, text) for step in steps for law, text, *_ in seen.forward(step) if "conv rows" not in text]
+
+
+_STEPS = (slides(0, 5, 0, {0: 3, 1: 4, 2: 5}), slides(5, 3, 2, {1: 4, 2: 5, 3: 6}))
+
+
+def test_a_forward_reads_the_keys_of_its_window_and_blocks_before_it_may_be_freed() -> None:
+    assert broken_by_windows(*_STEPS, slides(8, 1, 5, {2: 5, 3: 6, 4: 7})) == []
+    # A step later than they could be freed, they are.
+    assert broken_by_windows(*_STEPS, slides(8, 1, 5, {1: 4, 2: 5, 3: 6, 4: 7})) == []
+
+
+@pytest.mark.parametrize(
+    ("third", "broken"),
+    [
+        (slides(8, 1, 5, {2: 5, 4: 7}, read=(5, 6)), ("attention", "the forward of r0 reads block 6 of group 2")),
+        (slides(8, 1, 5, {2: 5, 3: 6}, written=(7,)), ("written", "the forward of r0 writes to block 7 of group 2")),
+        (slides(8, 1, 4, {2: 5, 3: 6, 4: 7}), ("attention", "reads the state after 5 tokens of r0 at token 5")),
+        (slides(8, 1, 6, {2: 5, 3: 6, 4: 7}), ("attention", "reads the state after 7 tokens of r0 at token 5")),
+        (slides(8, 1, 5, {0: 3, 2: 5, 3: 6, 4: 7}), ("freed", "r0 has block 3 of group 2, whose tokens end at 2")),
+    ],
+    ids=("freed early", "written elsewhere", "too many", "too few", "kept"),
+)  # fmt: skip
+def test_a_forward_with_sliding_windows_reads_no_more_and_no_less(
+    third: ObservedStep, broken: tuple[str, str]
+) -> None:
+    (law, text), *more = broken_by_windows(*_STEPS, third)
+    assert (law, more) == (broken[0], [])
+    assert broken[1] in text
+
+
+def test_a_group_of_sliding_windows_that_is_left_out_is_said() -> None:
+    step = slides(0, 5, 0, {0: 3})
+    step.rows[0].sliding = []
+    assert [law for law, _ in broken_by_windows(step)] == ["metadata"]
 
 
 def test_states_of_the_weights_before_an_update_are_no_states_of_a_request() -> None:

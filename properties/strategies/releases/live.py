@@ -15,7 +15,8 @@ from typing import Any, Self, TypeVar
 
 from hypothesis import strategies as st
 
-from properties.strategies.bounds import MANY_DRAFTS, around, counts, crowded, seldom
+from properties.strategies.bounds import MANY_DRAFTS, MOST_DRAFTS, around, counts, crowded, seldom
+from properties.strategies.releases.pairs import apart, paired_stories, paired_worlds
 from statecheck.case.values import Record, record
 from statecheck.subject.profile import Profile
 
@@ -38,6 +39,8 @@ STEPS = (16, 8, 4)
 """Tokens of a step, at most: several blocks, a block, and half of one."""
 SHORT_STEPS = (4, 7)
 """Tokens of a step in an engine with wide blocks: two or four steps to a block, and a number that no block is a multiple of."""
+WINDOWS = (5, 2, 3, 4, 9, 16)
+"""Tokens of a sliding window: what a hit needs of it fills a block, or is a token short of it, or of one more, or several blocks."""
 SPARE_BLOCKS = 16
 """Blocks that an engine mostly has beyond those of one request: states of up to five requests more, or none of them."""
 _CHUNK = 4
@@ -160,6 +163,7 @@ class LiveWorld:
     late_stages: tuple[int, ...] = ()
     items: tuple[tuple[int, int], ...] = ()
     layout: str = "SD"
+    sliding_window: int = 0
 
     def settings_with(self, inside: str) -> Record:
         """As a call's argument what is not as usual, with the module whose functions stand inside of the engine, "" for none."""
@@ -195,7 +199,8 @@ class LiveWorld:
         columns = -(-self.max_model_len // (self.attention_block_size or self.block_size))
         keeps_all = self.prefix_caching and self.mamba_cache_mode == "all"
         states = columns if keeps_all else 2 + self.checkpoints
-        return 1 + columns + len(self.kinds) * (states + self.num_spec)
+        # Of sliding windows fewer, where those of steps in flight and of the window are.
+        return 1 + columns * (1 + bool(self.sliding_window)) + len(self.kinds) * (states + self.num_spec)
 
 
 @dataclass(frozen=True)
@@ -328,6 +333,13 @@ def _blocks_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     return st.one_of(events, events, events, st.builds(LiveWeights, st.booleans()), sleeps)
 
 
+@cache
+def _connected_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
+    """As `_blocks_events`, such that prefixes are forgotten and come again."""
+    resets = st.builds(LiveReset, st.booleans(), st.booleans())
+    return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
+
+
 def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
     """Lists of lists are longer than lists, and become as short."""
     return st.lists(st.lists(events, max_size=8), max_size=8).map(
@@ -335,9 +347,13 @@ def several(events: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
     )
 
 
+def _next_events(num_spec: int, connected: bool) -> st.SearchStrategy[LiveEvent]:
+    return (_connected_events if connected else _blocks_events)(num_spec)
+
+
 @cache
-def _several_live_events(num_spec: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
-    return several(_blocks_events(num_spec))
+def _several_events(num_spec: int, connected: bool) -> st.SearchStrategy[tuple[LiveEvent, ...]]:
+    return several(_next_events(num_spec, connected))
 
 
 @cache
@@ -357,7 +373,7 @@ def _crowd(num_spec: int, rows: int) -> st.SearchStrategy[tuple[LiveEvent, ...]]
 
 def _any_events(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
     """Scenarios of this engine, which begin with a request, or with about as many as a step has rows."""
-    more = _several_live_events(world.num_spec)
+    more = _several_events(world.num_spec, world.connector != "")
     if world.max_num_seqs <= FEW_REQUESTS:
         return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
     crowd = _crowd(world.num_spec, world.max_num_seqs)
@@ -544,13 +560,8 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
             late_lookups=late,
         )
 
-    def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
-        """Events that may come next, such that prefixes are forgotten and come again."""
-        resets = st.builds(LiveReset, st.booleans(), st.booleans())
-        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
-
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
-        more = st.lists(events(world.num_spec), max_size=20)
+        more = st.lists(_connected_events(world.num_spec), max_size=20)
         return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
 
     steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
@@ -565,7 +576,7 @@ def connected_stories(runner: str) -> st.SearchStrategy[LiveStory]:
         st.integers(0, 1),
     )
     situations = {**CONNECTED, **FINER_CONNECTED} if runner == "V2" else CONNECTED
-    return st.one_of(worlds.flatmap(of), _continued(situations, runner, events))
+    return st.one_of(worlds.flatmap(of), _continued(situations, runner, _connected_events))
 
 
 _HOST = LiveWorld(connector="offloading", host_blocks=24)
@@ -615,13 +626,8 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
         )
         return with_connector(replace(story, world=world), connector)
 
-    def events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
-        """Events that may come next, such that prefixes are forgotten and come again."""
-        resets = st.builds(LiveReset, st.booleans(), st.booleans())
-        return st.one_of(_blocks_events(num_spec), _adds(4, 6, (4, 20)), resets)
-
     def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
-        more = st.lists(events(world.num_spec), max_size=20)
+        more = st.lists(_connected_events(world.num_spec), max_size=20)
         return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
 
     # Room for a few blocks, so that blocks are given up, or for all of a scenario.
@@ -630,7 +636,7 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
     stories = live_worlds(runner).flatmap(of)
     named = st.sampled_from(connectors)
     drawn = st.builds(offloaded, stories, named, hosts, steps, steps)
-    situations = _continued(OFFLOADED, runner, events)
+    situations = _continued(OFFLOADED, runner, _connected_events)
     return st.one_of(drawn, st.builds(with_connector, situations, named))
 
 
@@ -728,3 +734,143 @@ def staged_stories() -> st.SearchStrategy[LiveStory]:
 
     late = st.lists(st.integers(0, 3), max_size=3).map(tuple)
     return st.builds(staged, live_stories("V2"), st.integers(2, 3), late)
+
+
+def sliding_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the engine with this model runner and a group of sliding-window attention beside the recurrent ones."""
+
+    def sliding(story: LiveStory, window: int) -> LiveStory:
+        world = replace(story.world, sliding_window=window)
+        more = world.blocks_of_a_request - story.world.blocks_of_a_request
+        return replace(story, world=replace(world, num_blocks=world.num_blocks + more))
+
+    return st.builds(sliding, live_stories(runner), st.sampled_from(WINDOWS))
+
+
+_SOME_DRAFTS = (
+    ("eagle", 1),
+    ("ngram", FEW_DRAFTS),
+    ("eagle", FEW_DRAFTS),
+    ("ngram", MANY_DRAFTS[0]),
+    ("eagle", MOST_DRAFTS),
+)
+_RELEASED = ("offloading", "simple", "simple-lazy", "mooncake")
+_PART = "part of a block"
+# By field of the engine, or as `_combined` reads it, the values that are combined by pairs.
+_FEATURES: dict[str, tuple[Any, ...]] = {
+    "kinds": (("mamba2",), ("gdn",), ("mamba2", "gdn"), ("gdn", "gdn"), ("mamba1",), ("short_conv",)),
+    "drafts": (("ngram", 0), *_SOME_DRAFTS),
+    "async_scheduling": (False, True),
+    "prefix_caching": (True, False),
+    "connector": ("", "async", "sync", *_RELEASED),
+    "late_stages": ((), (0, 2), (2, 0, 1)),
+    # A block has so many units of hits.
+    "units": (1, 2, 4),
+    # A recurrent block has so many of attention.
+    "pages": (1, 2),
+    "checkpoints": (False, True),
+    "shared_prefix_checkpoint": (False, True),
+    # In blocks.
+    "retention_interval": (-1, 0, 2),
+    "sliding_window": (0, WINDOWS[0]),
+    "block_size": (4, 2, 8, 16),
+    "steps": ("several blocks", "a block", _PART),
+    "max_num_seqs": (2, 4, *MANY_REQUESTS),
+    "spare": ("some", "none", "many"),
+    "items": ((), ((2, 7), (10, 7))),
+    "layers": (1, 2),
+    "padding": (0, 1),
+    "layout": ("SD", "DS"),
+    "load_steps": ((0,), (2,), (3, 0)),
+    "save_steps": ((0,), (3,)),
+    "failing_loads": ((), (0,)),
+    "saves_at_end": (False, True),
+    "late_lookups": (0, 1),
+    "host_blocks": (0, 24, 4),
+}
+_EXCLUDED = (
+    # The builders of other kinds know no drafts, and their layers save no state on the way.
+    *apart("kinds", ("mamba1",), ("short_conv",), drafts=_SOME_DRAFTS, checkpoints=(True,)),
+    # With steps that overlap a release takes no drafts but a model's.
+    *apart("async_scheduling", True, drafts=[drafts for drafts in _SOME_DRAFTS if drafts[0] == "ngram"]),
+    # In stages the scheduler hands out no drafts that it knows, and the adapter has no connector.
+    *apart("late_stages", (0, 2), (2, 0, 1), async_scheduling=(False,), connector=("async", "sync", *_RELEASED)),
+    # The adapter has sliding windows in one stage, without a connector.
+    *apart("sliding_window", WINDOWS[0], late_stages=((0, 2), (2, 0, 1)), connector=("async", "sync", *_RELEASED)),
+    # Of prefix caching. The release's connectors are not tried without it.
+    *apart("prefix_caching", False, units=(2, 4), checkpoints=(True,), shared_prefix_checkpoint=(True,)),
+    *apart("prefix_caching", False, retention_interval=(0, 2), connector=_RELEASED, steps=(_PART,)),
+    # A recurrent block has room for a step's drafts, and its smallest unit has two tokens where there are four of them.
+    *apart("block_size", 2, 4, 8, drafts=(("eagle", MOST_DRAFTS),)),
+    *apart("block_size", 2, 4, drafts=(("ngram", MANY_DRAFTS[0]),), units=(4,), steps=(_PART,)),
+    *apart("block_size", 2, drafts=(("ngram", FEW_DRAFTS), ("eagle", FEW_DRAFTS))),
+    # All drafts of few requests fit into a part of a block.
+    *apart("steps", _PART, max_num_seqs=MANY_REQUESTS),
+    # Without a connector nothing is loaded and saved. Only an asynchronous load is late, or fails.
+    *apart("connector", "", load_steps=((2,), (3, 0)), save_steps=((3,),), failing_loads=((0,),)),
+    *apart("connector", "", *_RELEASED, saves_at_end=(True,), late_lookups=(1,)),
+    *apart("connector", "sync", load_steps=((2,), (3, 0))),
+    *apart("connector", "sync", *_RELEASED, failing_loads=((0,),)),
+    *apart("connector", "", "async", "sync", host_blocks=(24, 4)),
+    *apart("connector", *_RELEASED, host_blocks=(0,)),
+)  # fmt: skip
+
+
+def _combined(row: Mapping[str, Any]) -> LiveWorld:
+    """The engine with these features, and with room for the longest request."""
+    (method, num_spec), size = row["drafts"], row["block_size"]
+    plain = [name for name in row if name not in ("drafts", "units", "pages", "steps", "spare")]
+    world = replace(
+        LiveWorld(**{name: row[name] for name in plain}),
+        num_spec=num_spec,
+        method=method,
+        stages=max(1, len(row["late_stages"])),
+        prefix_match_unit=size // row["units"] if row["units"] > 1 else 0,
+        attention_block_size=size // row["pages"] if row["pages"] > 1 else 0,
+        retention_interval=size * row["retention_interval"]
+        if row["retention_interval"] > 0
+        else row["retention_interval"],
+        max_model_len=LONGEST_OF_WIDE if size > max(BLOCKS) or num_spec > FEW_DRAFTS else LONGEST,
+    )
+    of_a_row = 1 + num_spec
+    if row["steps"] == _PART:
+        rows = max(1, min(world.max_num_seqs, (size - 1) // of_a_row))
+        world = replace(world, max_num_seqs=rows, max_num_batched_tokens=max(SHORT_STEPS[0], rows * of_a_row))
+    else:
+        least = STEPS[0] if row["steps"] == "several blocks" else size
+        world = replace(world, max_num_batched_tokens=max(least, size, world.max_num_seqs * of_a_row))
+    of_all = world.max_num_seqs * (world.blocks_of_a_request - 1)
+    spare = {"none": 0, "some": SPARE_BLOCKS // 2, "many": of_all}[row["spare"]]
+    return replace(world, num_blocks=world.blocks_of_a_request + spare)
+
+
+def _of_runner(runner: str) -> dict[str, tuple[Any, ...]]:
+    """The features of engines with this model runner. The V1 model runner wants all recurrent groups to be alike, and the adapter has no stages of it."""
+    if runner == "V2":
+        return _FEATURES
+    alike = tuple(kinds for kinds in _FEATURES["kinds"] if len(set(kinds)) == 1)
+    return _FEATURES | {"kinds": alike, "late_stages": ((),)}
+
+
+PAIRED = {
+    runner: tuple(
+        replace(world, runner=runner) for world in paired_worlds(_of_runner(runner), _EXCLUDED, _combined)
+    )
+    for runner in ("V1", "V2")
+}
+"""By model runner, engines in which any two values of two features stand together, as far as the release and the adapter take both."""
+
+
+def paired_live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of one of the engines that combine features by pairs, drawn event by event or led to a situation."""
+    situations = (SITUATIONS, FINER, CONNECTED, FINER_CONNECTED, OFFLOADED)
+    named = chain.from_iterable(found.values() for found in situations)
+    begun = st.sampled_from(tuple(dict.fromkeys(story.events for story in named)))
+
+    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+        more = st.lists(_next_events(world.num_spec, world.connector != ""), max_size=6).map(tuple)
+        continued = st.builds(lambda events, then: LiveStory(world, events + then), begun, more)
+        stories = st.one_of(_any_events(world), continued)
+        return stories.map(lambda story: with_connector(story, world.connector))
+
+    return paired_stories(PAIRED[runner], of)

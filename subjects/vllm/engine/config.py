@@ -62,7 +62,7 @@ def model_config(settings: LiveSettings) -> Any:
         get_mamba_chunk_size=lambda: CHUNK,
         get_sliding_window=lambda: None,
         get_hidden_size=lambda: 1,
-        get_num_layers=lambda _: settings.layers * (1 + len(settings.kinds)),
+        get_num_layers=lambda _: settings.layers * len(settings.groups),
         get_inputs_embeds_size=lambda: 1,
         get_num_attention_heads=lambda *_: 1,
         get_num_kv_heads=lambda *_: 1,
@@ -140,22 +140,21 @@ def speculative_config(settings: LiveSettings) -> Any:
 
 
 def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
-    """One group of attention and one for each of the recurrent kinds; layers at the same place of a group share memory."""
+    """A group of attention, one for each of the recurrent kinds, and one of sliding windows; layers at the same place of a group share memory."""
     interface = "vllm.v1.kv_cache_interface"
     Full, Mamba = find(f"{interface}:FullAttentionSpec"), find(f"{interface}:MambaSpec")
     Group, Whole = find(f"{interface}:KVCacheGroupSpec"), find(f"{interface}:KVCacheConfig")
     types = find("vllm.v1.attention.backends.registry:MambaAttentionBackendEnum")
     page = page_size(settings, dim_first)
-    full = made_with(
-        Full,
-        block_size=settings.kv_block_size,
-        num_kv_heads=1,
-        head_size=1,
-        head_size_v=1,
-        dtype=torch.float32,
-        page_size_padded=page,
-    )
-    groups = [Group(layer_names(settings, 0), full)]
+    attention = {
+        "block_size": settings.kv_block_size,
+        "num_kv_heads": 1,
+        "head_size": 1,
+        "head_size_v": 1,
+        "dtype": torch.float32,
+        "page_size_padded": page,
+    }
+    groups = [Group(layer_names(settings, 0), made_with(Full, **attention))]
     if settings.method == "eagle" and settings.num_spec:
         # A draft's layers are of attention, and share the group of the model's.
         groups[0].is_eagle_group = True
@@ -177,6 +176,11 @@ def kv_cache_config(settings: LiveSettings, dim_first: bool) -> Any:
             prefill_checkpoint_alignment=1 if saves else None,
         )
         groups.append(Group(layer_names(settings, number + 1), spec))
+    if settings.sliding_window:
+        spec = made_with(
+            find(f"{interface}:SlidingWindowSpec"), **attention, sliding_window=settings.sliding_window
+        )
+        groups.append(Group(layer_names(settings, len(groups)), spec))
     made = Whole(num_blocks=settings.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups)
     if hasattr(made, "prefix_cache_retention_interval"):
         made.prefix_cache_retention_interval = retention(settings)

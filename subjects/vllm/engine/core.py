@@ -89,6 +89,7 @@ class LiveEngine:
             # The release takes the last block of attention out of a hit.
             recomputed=settings.kv_block_size if settings.method == "eagle" and settings.num_spec else 0,
             lookahead=hash_lookahead(self.config),
+            sliding_window=settings.sliding_window,
         )
         if settings.stages > 1:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.named_states import UNKNOWN, advanced, next_token
-from oracle.lifecycle.observed import ForwardRow, GroupAccess
+from oracle.lifecycle.observed import ForwardRow, GroupAccess, WindowAccess
 from subjects.vllm.engine.settings import CONV_WIDTH, LiveSettings
 from subjects.vllm.engine.states import LiveLayer, LiveMemory
 
@@ -284,25 +284,28 @@ class LiveForward:
         else:
             self.rows[row].groups.append(done)
 
-    def attention(self, layers: Sequence[LiveLayer], metadata: Any) -> None:
-        """Run the attention layers: the pages of each row's block table, and a slot for each of its tokens."""
+    def attention(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
+        """Run the attention layers of a group: the pages of each row's block table, and a slot for each of its tokens. Layers of other groups than 0 see a sliding window."""
         block_size = self.memory.settings.kv_block_size
         table, slots = metadata.block_table_tensor.tolist(), metadata.slot_mapping.tolist()
         lengths = metadata.seq_lens.tolist()
         computed = [lengths[at] - len(row.tokens) for at, row in enumerate(self.rows)]
+        before = [
+            max(0, count + 1 - self.memory.settings.sliding_window) if group else 0 for count in computed
+        ]
         pages_read = [
-            set(pages[: -(-count // block_size)]) for pages, count in zip(table, computed, strict=False)
+            set(pages[first // block_size : -(-count // block_size)])
+            for pages, first, count in zip(table, before, computed, strict=False)
         ]
         for number in self._writers_first(pages_read, slots, block_size):
-            row, pages = self.rows[number], table[number]
+            row, pages, first = self.rows[number], table[number], before[number]
             read = []
+            column, last = first // block_size, -(-computed[number] // block_size)
             for layer in layers:
-                last = -(-computed[number] // block_size)
-                found = [key for page in pages[:last] for key in layer.keys(page)]
-                read.append(tuple(found[: computed[number]]))
-            row.computed = computed[number]
-            row.keys = tuple(read)
-            row.table = tuple(pages[: -(-(computed[number] + len(row.tokens)) // block_size)])
+                found = [key for page in pages[column:last] for key in layer.keys(page)]
+                read.append(
+                    tuple(found[first - column * block_size : computed[number] - column * block_size])
+                )
             tokens = [at for at, owner in self._row_of.items() if owner == number]
             for layer, keys in zip(layers, read, strict=True):
                 state = keys[-1] if keys else 0
@@ -311,7 +314,15 @@ class LiveForward:
                     self.states[at].add(state)
                     if slots[at] >= block_size:
                         layer.write_key(slots[at] // block_size, slots[at] % block_size, state)
-            row.slots = tuple(slots[at] for at in tokens)
+            stored = tuple(slots[at] for at in tokens)
+            if group:
+                written = sorted({slot // block_size for slot in stored})
+                row.sliding.append(
+                    WindowAccess(group, tuple(read), tuple(pages[column:last]), tuple(written))
+                )
+            else:
+                row.computed, row.keys, row.slots = computed[number], tuple(read), stored
+                row.table = tuple(pages[: -(-(computed[number] + len(row.tokens)) // block_size)])
 
     def _writers_first(
         self, pages_read: Sequence[set[int]], slots: Sequence[int], block_size: int

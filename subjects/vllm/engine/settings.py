@@ -39,6 +39,8 @@ class LiveSettings:
     With `kernels` the recurrent layer is the release's own, of one kind, and computes with real numbers; see `kernels.py`. With a `replayssm_buffer_len`
     a layer of Mamba-2 keeps the inputs of so many decodes beside a state that is older (ReplaySSM), which is the V1 model runner's, without drafts.
 
+    With a `sliding_window` one group of attention more stands behind the recurrent ones, whose layers see so many tokens, the one that they compute among them.
+
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
     """
@@ -75,6 +77,12 @@ class LiveSettings:
     replayssm_buffer_len: int = 0
     stages: int = 1
     late_stages: tuple[int, ...] = ()
+    sliding_window: int = 0
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The kind of each group's layers."""
+        return ("attention", *self.kinds, *["attention"] * bool(self.sliding_window))
 
     @property
     def mode(self) -> str:
@@ -101,6 +109,11 @@ def require_mode(settings: LiveSettings) -> None:
     if settings.kernels and (RELEASE < (0, 33) or settings.inside):
         # Layers of earlier releases were not looked at, and a port's metadata are no release's.
         raise NotOffered(f"the layers of release {RELEASE_NAME} with {settings.inside or 'its own metadata'}")
+    if settings.sliding_window and (
+        settings.connector or settings.stages > 1 or settings.kernels or RELEASE < (0, 33)
+    ):
+        # Nor were earlier releases looked at.
+        raise NotOffered("sliding windows with a connector, with stages, with kernels, or before 0.33")
     if settings.replayssm_buffer_len and (settings.runner != "V1" or settings.num_spec):
         raise NotOffered(
             "ReplaySSM with the V2 model runner or drafts, which the release refuses without flashinfer"

@@ -125,7 +125,7 @@ class LiveMemory:
     ) -> None:
         self.settings, self.dim_first = settings, dim_first
         self._unwritten = _UNWRITTEN_NUMBERS if settings.kernels else _UNWRITTEN
-        first = stage * settings.layers * (1 + len(settings.kinds))
+        first = stage * settings.layers * len(settings.groups)
         if not pools:
             # One allocation, as in a release.
             shape = (settings.layers, settings.num_blocks, page_size(settings, dim_first) // 8)
@@ -141,7 +141,7 @@ class LiveMemory:
         self.groups: list[list[LiveLayer]] = []
         self.layers: dict[str, LiveLayer] = {}
         self._names: list[list[str]] = []
-        for group, kind in enumerate(("attention", *settings.kinds)):
+        for group, kind in enumerate(settings.groups):
             names = layer_names(settings, group)
             self._names.append(names)
             Made = KernelLayer if settings.kernels and group else LiveLayer

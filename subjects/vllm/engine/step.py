@@ -64,6 +64,15 @@ def _accessed_by_row(row: ForwardRow, known: KnownStates, block_size: int) -> It
     pages = row.table[: -(-row.computed // block_size)]
     slots = tuple(dict.fromkeys(slot // block_size for slot in row.slots if slot >= block_size))
     yield name, 0, tuple(pages), 0, slots, _founds(known, name, [keys[-1] for keys in row.keys if keys])
+    for window in row.sliding:
+        yield (
+            name,
+            window.group,
+            window.read,
+            0,
+            window.written,
+            _founds(known, name, [keys[-1] for keys in window.keys if keys]),
+        )
     for access in row.groups:
         run, temporal = access.blocks
         states = access.temporal

@@ -161,8 +161,8 @@ class LiveWorkerV2(LiveWorker):
         runner.attn_groups = []
         with find("vllm.config:set_current_vllm_config")(config):
             for number, group in enumerate(caches.kv_cache_groups):
-                kind = "attention" if not number else self.settings.kinds[number - 1]
-                backend = CommonMetadata if not number else self.inside.backend(kind)
+                kind = self.settings.groups[number]
+                backend = CommonMetadata if kind == "attention" else self.inside.backend(kind)
                 made = AttentionGroup(backend, group.layer_names, group.kv_cache_spec, number)
                 made.create_metadata_builders(config, ON_CPU, None)
                 runner.attn_groups.append([made])

@@ -76,8 +76,8 @@ class LiveWorker:
         self.forward = Forward(self.memory, names, starts, tokens, handed)
         for number, layers in enumerate(self.memory.groups):
             found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
-            if not number:
-                self.forward.attention(layers, found)
+            if self.settings.groups[number] == "attention":
+                self.forward.attention(number, layers, found)
             # The graph reads buffers that builders fill in steps without prefills alone: beside a prefill its layers pass each state over.
             elif not (self.replays_decodes and found.num_prefills):
                 self.forward.recurrent(number, layers, found)

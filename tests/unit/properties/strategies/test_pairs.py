@@ -6,8 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from properties.strategies.releases import radix
-from properties.strategies.releases.pairs import covering_rows
+from properties.strategies.bounds import MOST_DRAFTS
+from properties.strategies.releases import live, radix
+from properties.strategies.releases.pairs import apart, covering_rows
 
 
 def test_rows_have_all_pairs_of_values_but_those_that_are_excluded() -> None:
@@ -25,6 +26,22 @@ def test_rows_have_all_pairs_of_values_but_those_that_are_excluded() -> None:
     # All triples would be twelve.
     assert len(rows) <= 7
     assert covering_rows(features, excluded) == rows
+
+
+def test_pairs_that_leave_a_feature_no_value_are_in_no_row() -> None:
+    # "a" = 1 wants "c" = 1, and "b" = 1 wants "c" = 0.
+    excluded = (*apart("c", 0, a=(1,)), *apart("c", 1, b=(1,)))
+    rows = covering_rows({"a": (0, 1), "b": (0, 1), "c": (0, 1)}, excluded)
+    assert {(row["a"], row["b"], row["c"]) for row in rows} == {(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 1)}
+
+
+def test_values_that_are_apart_are_pairs_of_choices() -> None:
+    assert [*apart("a", 1, 2, b=("x",), c=(True,))] == [
+        (("a", 1), ("b", "x")),
+        (("a", 1), ("c", True)),
+        (("a", 2), ("b", "x")),
+        (("a", 2), ("c", True)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -49,3 +66,34 @@ def test_an_engine_of_sglang_combines(together: dict[str, object]) -> None:
 
 def test_few_engines_of_sglang_combine_all_pairs() -> None:
     assert len(radix.PAIRED) <= 40
+
+
+@pytest.mark.parametrize("runner", ["V1", "V2"])
+@pytest.mark.parametrize(
+    "together",
+    [
+        {"connector": "mooncake", "checkpoints": True},
+        {"connector": "simple-lazy", "num_spec": MOST_DRAFTS},
+        {"connector": "offloading", "max_num_seqs": 16},
+        {"connector": "async", "failing_loads": (0,), "async_scheduling": True},
+        {"prefix_match_unit": 2, "items": ((2, 7), (10, 7))},
+        {"attention_block_size": 4, "prefix_caching": False},
+        {"sliding_window": 5, "async_scheduling": True},
+        # A block takes several steps.
+        {"block_size": 16, "max_num_batched_tokens": 4},
+    ],
+    ids=str,
+)
+def test_an_engine_of_vllm_combines(runner: str, together: dict[str, object]) -> None:
+    assert any(together.items() <= vars(world).items() for world in live.PAIRED[runner])
+
+
+def test_stages_of_vllm_stand_beside_no_connector() -> None:
+    staged = [world for world in live.PAIRED["V2"] if world.stages > 1]
+    assert {world.num_spec for world in staged} >= {0, MOST_DRAFTS}
+    assert {world.connector for world in staged} == {""}
+    assert {world.stages for world in live.PAIRED["V1"]} == {1}
+
+
+def test_few_engines_of_vllm_combine_all_pairs() -> None:
+    assert max(map(len, live.PAIRED.values())) <= 80
