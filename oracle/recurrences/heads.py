@@ -65,6 +65,7 @@ def delta_heads(
             4.0 * len(key) + 8 + max(map(abs, logs)),
             # What is left of a value is multiplied by a key and added to the next one; a norm may be rounded, and stands in both factors.
             products=3.0 if qk_l2norm else 1.0,
+            decay=decay,
             # A row loses the share of its part along the key: it gets no longer if that is at most twice the part.
             lengths=Lengths(
                 left=largest * max(1.0, abs(1 - share * square)),

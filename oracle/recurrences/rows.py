@@ -100,6 +100,7 @@ class HeadStep:
     Args:
         operations: how many each result goes through; exponents count by their size.
         products: how often the state before goes through a product whose factors are rounded.
+        decay: by key, what is left of the state before and goes through none.
         lengths: a second bound, if the step has one.
     """
 
@@ -108,6 +109,7 @@ class HeadStep:
     errors: Step
     operations: float
     products: float = 0.0
+    decay: Sequence[float] = ()
     lengths: Lengths | None = None
 
     def advance(self, state: State, roundoff: Roundoff) -> tuple[State, list[tuple[float, float]]]:
@@ -115,14 +117,16 @@ class HeadStep:
         (value, output), (size, output_size) = self.values(state.value), self.sizes(state.size)
         (error, output_error), (kept, _) = self.errors(state.error), self.errors(state.size)
         made, anew = roundoff.of(self.operations), CONSTANT * self.products * roundoff.products
+        decay = self.decay or [0.0] * len(value[0])
         error = [
             [
                 e
                 + made * (s - k + roundoff.smallest)
-                + (anew + CONSTANT * self.operations * roundoff.sums) * k
-                for e, s, k in zip(*row, strict=True)
+                + anew * (k - d * before)
+                + CONSTANT * self.operations * roundoff.sums * k
+                for e, s, k, before, d in zip(*row, decay, strict=True)
             ]
-            for row in zip(error, size, kept, strict=True)
+            for row in zip(error, size, kept, state.size, strict=True)
         ]
         lengths = state.lengths
         if self.lengths is not None:

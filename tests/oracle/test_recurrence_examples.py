@@ -206,3 +206,21 @@ def test_a_wrong_decay_at_token_64_lies_outside_of_the_bound_with_normed_keys() 
 
     pairs = zip(output(gates), output(other), strict=True)
     assert any(abs(near.value - wrong.value) > near.bound for near, wrong in pairs)
+
+
+def test_where_few_tokens_write_a_wrong_decay_lies_outside_of_the_bound_in_bfloat16() -> None:
+    # A state of 70 tokens before the last has gone through no product, so that it is rounded in none.
+    q, k, v, g, _ = tensors((70, KEYS), (70, KEYS), (70, VALUES), (70,), (70,))
+    queries, keys, values, gates = _listed(q, k, v, g[:, None] / 5 - 0.2)
+    shares = [[1.0 if token == 0 else 0.0] for token in range(70)]
+    other = [*gates[:64], [[0.0]], *gates[65:]]
+
+    def state(gates: Any) -> list[Near]:
+        steps = delta_heads(queries, keys, values, gates, shares, 0.25, True)
+        rows, roundoff = Rows((0, 70), ((1,),), has_state=(False,)), Roundoff.of_factors("bfloat16")
+        types = {"output_type": "bfloat16", "state_type": "float32"}
+        found = run_rows(rows, 1, (VALUES, KEYS), steps, {}, roundoff=roundoff, **types)
+        return [near for row in found.states[1][0] for near in row]
+
+    pairs = zip(state(gates), state(other), strict=True)
+    assert all(abs(near.value - wrong.value) > near.bound for near, wrong in pairs)
