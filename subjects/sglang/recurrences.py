@@ -42,6 +42,10 @@ def _on_device(tensor: Any) -> Iterator[None]:
 def _decodes(slots: Any, query_start_loc: Any) -> Iterator[tuple[Any, Any]]:
     """For the first token of each row, the second, and so on: their places, and the slots of their rows."""
     starts, lengths = query_start_loc[:-1], query_start_loc.diff()
+    if (lengths == 1).all():
+        # Nothing is gathered, so that strides are those of the caller.
+        yield slice(len(slots)), slots
+        return
     for at in range(int(lengths.max())):
         there = lengths > at
         yield (starts[there] + at).long(), slots[there]
@@ -124,7 +128,8 @@ class Recurrences:
             rest = {"z": None if z is None else z[tokens], "dt_bias": dt_bias, "dt_softplus": dt_softplus}
             inputs = x[tokens], times, A, B[tokens], C[tokens], D
             with _on_device(x):
-                update(states, *inputs, **rest, state_batch_indices=named, out=out)
+                # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+                update(states, *inputs, **rest, state_batch_indices=named.contiguous(), out=out)
             result[tokens] = out
         return result
 

@@ -40,6 +40,11 @@ def _longest(query_start_loc: Any) -> int:
     return int(query_start_loc.diff().max())
 
 
+def _is_plain(query_start_loc: Any, num_accepted: Any) -> bool:
+    """Whether each row is one token without drafts: layers then give a kernel no starts of rows."""
+    return num_accepted is None and bool((query_start_loc.diff() == 1).all())
+
+
 def _in_rows(
     operation: Any, inputs: dict[str, Any], states: Any, slots: Any, starts: Any, has_state: Any
 ) -> Any:
@@ -83,7 +88,13 @@ class Recurrences:
             # A shorter row keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
             raise NotOffered("causal_conv1d_update of rows of several lengths without drafts")
         drafts = states.shape[2] - weight.shape[1] + 2
-        return first_offered(f"{_CONV}:causal_conv1d_update")(
+        out = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        update = first_offered(f"{_CONV}:causal_conv1d_update")
+        if _is_plain(query_start_loc, num_accepted):
+            rows = slice(len(slots))
+            update(x[rows], states, weight, bias, activation, conv_state_indices=slots, out=out[rows])
+            return out
+        return update(
             x,
             states,
             weight,
@@ -93,7 +104,7 @@ class Recurrences:
             num_accepted_tokens=num_accepted,
             query_start_loc=query_start_loc,
             max_query_len=int(lengths.max()) if num_accepted is None else drafts,
-            out=torch.zeros_like(x, memory_format=torch.contiguous_format),
+            out=out,
         )
 
     @staticmethod
@@ -142,22 +153,24 @@ class Recurrences:
         nothing = torch.zeros(A.shape[:2], device=x.device)
         if dt_bias is None:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
+        is_plain = _is_plain(query_start_loc, num_accepted)
+        tokens = slice(len(slots) if is_plain else None)
         with launch_of_defaults(states, states.shape[-1]):
             first_offered(f"{_SSM}:selective_state_update")(
                 states,
-                x,
-                dt,
+                x[tokens],
+                dt[tokens],
                 A,
-                B,
-                C,
+                B[tokens],
+                C[tokens],
                 nothing if D is None else D,
                 dt_bias,
-                z=z,
+                z=None if z is None else z[tokens],
                 dt_softplus=dt_softplus,
                 state_batch_indices=slots,
-                out=out,
+                out=out[tokens],
                 num_accepted_tokens=num_accepted,
-                cu_seqlens=query_start_loc,
+                cu_seqlens=None if is_plain else query_start_loc,
             )
         return out
 
