@@ -448,6 +448,9 @@ SITUATIONS: Mapping[str, LiveStory] = {
     "a sleep while a request runs, and the same prompt again": LiveStory(
         LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveSleep(), LiveAdd(1, shared=9))
     ),
+    "a pause while a step with drafts is in flight, which are rejected": LiveStory(
+        _OVERLAPPED, (LiveAdd(2, max_tokens=6), _STEP, _STEP, LiveSleep(level=0))
+    ),
     "prompts of one token in blocks that were used before": LiveStory(
         LiveWorld(num_blocks=12), (LiveAdd(9), _STEP, _STEP, LiveAdd(1), LiveAdd(1))
     ),
