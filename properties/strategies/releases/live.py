@@ -846,7 +846,8 @@ def _combined(row: Mapping[str, Any]) -> LiveWorld:
         world = replace(world, max_num_batched_tokens=max(least, size, world.max_num_seqs * of_a_row))
     of_all = world.max_num_seqs * (world.blocks_of_a_request - 1)
     spare = {"none": 0, "some": SPARE_BLOCKS // 2, "many": of_all}[row["spare"]]
-    return replace(world, num_blocks=world.blocks_of_a_request + spare)
+    # Full graphs want a block of states for each row.
+    return replace(world, num_blocks=max(world.blocks_of_a_request + spare, 1 + world.max_num_seqs))
 
 
 def _of_runner(runner: str) -> dict[str, tuple[Any, ...]]:
