@@ -49,6 +49,8 @@ class LiveLaws:
     """(group, block, key) of what could be hit behind the step before."""
     _loading: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     """By request that waits for a load, (group, key) of what could be hit when the load began."""
+    _loads: set[str] = field(default_factory=set)
+    """Requests that waited for a load behind the step before."""
     _begun: dict[str, int] = field(default_factory=dict)
     """By request, the tokens that were computed when its last step began; none where it has begun again since."""
 
@@ -108,9 +110,10 @@ class LiveLaws:
         )
         keys = {(group, key) for group, _, key in offered & self._offered}
         self._offered = offered
-        loads = () if seen.transfers is None else seen.transfers.loading_after.values()
-        for name in loads:
-            self._loading.setdefault(name, keys)
+        loads = set() if seen.transfers is None else {*seen.transfers.loading_after.values()}
+        # A load that failed may be followed by another one.
+        self._loading |= dict.fromkeys(loads - self._loads, keys)
+        self._loads = loads
         for name, decided in seen.scheduled.items():
             request = self.requests[name]
             known = request.prompt + request.said

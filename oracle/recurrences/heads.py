@@ -63,8 +63,8 @@ def delta_heads(
                 state, *sizes, [0.0] * len(value), decay, abs(share), abs(scale), sign=1.0
             ),
             4.0 * len(key) + 8 + max(map(abs, logs)),
-            # What is left of a value is multiplied by a key and added to the next one; a norm may be rounded, and stands in both factors.
-            products=3.0 if qk_l2norm else 1.0,
+            # What a token takes away goes through five roundings in chunks of KDA, and with a norm through two more, since a norm stands in both factors.
+            products=3.0 if qk_l2norm else 2.0,
             decay=decay,
             # A row loses the share of its part along the key: it gets no longer if that is at most twice the part.
             lengths=Lengths(

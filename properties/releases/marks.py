@@ -77,6 +77,8 @@ class LiveMarks(Marks):
     _in_flight: bool = False
     _loaded: set[str] = field(default_factory=set)
     _accepted: set[str] = field(default_factory=set)
+    _columns: dict[str, int] = field(default_factory=dict)
+    """By request, the first column of sliding windows in which it has a block."""
 
     def adds(self, name: str, prompt: int) -> None:
         self._prompts[name] = prompt
@@ -140,7 +142,8 @@ class LiveMarks(Marks):
         for name, group, column, _ in value["owners"]:
             if group > len(world.kinds):
                 columns[name] = min(column, columns.get(name, column))
-        self.note(SLID, any(columns.values()))
+        self.note(SLID, any(column > self._columns.get(name, column) for name, column in columns.items()))
+        self._columns = columns
 
     def _row(self, name: str, row: Mapping[str, int]) -> None:
         size, first, end = self.world.block_size, row["computed"], row["computed"] + row["tokens"]

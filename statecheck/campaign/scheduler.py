@@ -268,7 +268,10 @@ def _shrinking(plan: Plan, state: CampaignState, property_state: PropertyState) 
 
 
 class _Visit(NamedTuple):
-    """A unit's turn in the first pass, with so many random examples, or with all written ones before; `configuration` is the unit's."""
+    """A unit's turn in the first pass, with so many random examples; `configuration` is the unit's.
+
+    `written`: all written examples are run first, and then random ones, as many as a visit has at most.
+    """
 
     unit: str
     examples: int = 1

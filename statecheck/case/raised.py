@@ -108,7 +108,8 @@ class Fault:
     def outcome(self) -> Raised:
         """How the fault appears as the outcome of a call."""
         if self.crowded:
-            return Raised(self.kind, "other processes hold much of the device's memory", not_offered=True)
+            why = "other processes hold much of the device's memory"
+            return Raised(self.kind, why, kind="fault", not_offered=True)
         return Raised(self.kind, self.message, kind="hang" if self.kind == HANG else "fault")
 
 

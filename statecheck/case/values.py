@@ -484,7 +484,7 @@ class Raised:
     the kind of the fault, see `case.raised`.
     `at` is the innermost line of the subject's own code that the exception came from. It moves with every change of the file, so
     that two outcomes are equal whatever it is. `not_offered`: the subject's adapter says that the subject does not offer what the
-    call needs, or its launch cannot be executed.
+    call needs, or its launch cannot be executed; of a "fault", that the device has no room, which other processes hold.
     """
 
     exception: str

@@ -353,7 +353,10 @@ class Example:
         if reason is not None:
             if is_unverified(outcome):
                 self.context.counts.unverified[self.configuration] = reason
-            self._leave(self.context.counts.not_offered, reason)
+            # A device without room says nothing about what the subject offers.
+            has_no_room = isinstance(outcome, Raised) and outcome.kind == "fault"
+            counts = self.context.counts
+            self._leave(counts.outside if has_no_room else counts.not_offered, reason)
 
     def lacks(self, reason: str) -> NoReturn:
         """End the example: the subject does not offer what it is about, for this reason."""

@@ -1,4 +1,7 @@
-"""What Triton takes for its device where kernels are executed: a GPU to lower kernels for, and no GPU to anybody else. Autotuners do not measure, on a GPU as well."""
+"""What Triton takes for its device where kernels are executed: a GPU to lower kernels for, and no GPU for other libraries.
+
+On a GPU as well, autotuners take a configuration without measuring.
+"""
 
 from __future__ import annotations
 

@@ -187,6 +187,11 @@ def _loads_at_once(s: RecordedScenario) -> bool:
     return s.settings["connector"] == "sync" and bool(s.settings["prefix_caching"])
 
 
+def _has_no_blocks(s: RecordedScenario) -> bool:
+    ended = s.case.actual[-1]
+    return isinstance(ended, Raised) and ended.message.startswith("Cannot get ")
+
+
 def _loaded_in_its_step(s: RecordedScenario) -> bool:
     """Whether the request that reads a wrong state has just begun, behind tokens that a connector loaded in the same step."""
     loaded = s.returned[-1]["loaded"] if s.returned else ()
@@ -197,9 +202,9 @@ def _loaded_in_its_step(s: RecordedScenario) -> bool:
 
 
 def _stuck_after_a_failed_load(s: RecordedScenario) -> bool:
-    """Whether nothing runs any more since a load failed."""
-    failed = any(step["unloaded"] for step in s.returned)
-    return failed and not s.returned[-1]["scheduled"] and not s.returned[-1]["loaded"]
+    """Whether nothing runs any more, and a request whose load failed still waits."""
+    failed = {name for step in s.returned for name in step["unloaded"]}
+    return bool(failed & {*s.waiting}) and not s.returned[-1]["scheduled"] and not s.returned[-1]["loaded"]
 
 
 def _stuck_after_loads(s: RecordedScenario) -> bool:
@@ -284,10 +289,9 @@ def _corrected_twice(s: RecordedScenario) -> bool:
         most = s.settings["num_spec"]
         rows = ((row["computed"] - most, row["computed"] + row["tokens"]) for row in found.values())
         return any(first < s.wrong["tokens"] <= last for first, last in rows)
-    return (
-        s.found_own_or_unknown
-        and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
-    )
+    # Kernels tell a wrong output from that of a state, and not whose state it is.
+    has_own = s.found_own_or_unknown if s.settings["kernels"] else s.found_own
+    return has_own and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
 
 
 def _preempts(call: Call) -> bool:
@@ -362,7 +366,7 @@ ENGINES: Mapping[str, Condition] = {
     "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
     "waits_for_the_copy_of_a_hit": of_scenario(_hits_inside_blocks, _waits_for_more_blocks_than_there_are),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
-    "loads_at_once": of_scenario(_loads_at_once),
+    "no_blocks_for_a_load": of_scenario(_loads_at_once, _has_no_blocks),
     "loaded_in_its_step": of_scenario(_loads_at_once, _loaded_in_its_step),
     "saves_for_ever": of_scenario(lambda s: s.settings["connector"] == "simple-lazy", _saves_for_ever),
     "reset_again_before_a_step": of_scenario(

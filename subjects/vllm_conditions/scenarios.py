@@ -19,6 +19,7 @@ _USUAL = {
     "block_size": 4,
     "attention_block_size": 0,
     "num_spec": 0,
+    "kernels": False,
     "method": "ngram",
     "prefix_caching": True,
     "mamba_cache_mode": "align",

@@ -195,8 +195,20 @@ def stuck(connector: str, drafts: int, **changes: Any) -> Case:
     return with_connector(ends_with(rows=HIT, connector=connector, num_spec=drafts), **shown)
 
 
-def failed(failing: tuple[int, ...], unloaded: tuple[str, ...], scheduled: dict[str, Any]) -> Case:
-    return with_connector(ends_with(rows=HIT, failing_loads=failing), unloaded=unloaded, scheduled=scheduled)
+def failed(
+    failing: tuple[int, ...],
+    unloaded: tuple[str, ...],
+    scheduled: dict[str, Any],
+    finished: tuple[str, ...] = (),
+) -> Case:
+    about = {"unloaded": unloaded, "scheduled": scheduled, "finished": finished}
+    return with_connector(ends_with(rows=HIT, failing_loads=failing), **about)
+
+
+def no_blocks(message: str, exception: str = "ValueError") -> Case:
+    """A step with a connector that loads at once raises that."""
+    case = ends_with(OWN, connector="sync")
+    return replace(case, actual=(*case.actual[:-1], Raised(exception, message)))
 
 
 def left_waiting(free: int, like: int = 4, scheduled: Any = (), owners: Any = (), **settings: Any) -> Case:
@@ -345,6 +357,9 @@ def goes_on_behind_a_pause(
         ("stuck_after_a_failed_load", failed((), ("r1",), {}), False),
         ("stuck_after_a_failed_load", failed((0,), (), {}), False),
         ("stuck_after_a_failed_load", failed((0,), ("r1",), {"r1": {}}), False),
+        ("stuck_after_a_failed_load", failed((0,), ("r1",), {}, ("r1",)), False),
+        ("no_blocks_for_a_load", no_blocks("Cannot get 2 free blocks from the pool"), True),
+        ("no_blocks_for_a_load", no_blocks("block_size must be divisible"), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6), True),
         ("waits_for_the_copy_of_a_hit", left_waiting(7), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(9, kinds=("gdn", "mamba2")), True),
@@ -397,7 +412,8 @@ def goes_on_behind_a_pause(
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 11, rows_after=((13, 3, 2, False),)), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 12, rows_after=((13, 3, 2, False), (14, 3, 2, False))), False),
-        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS), True),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS), False),
+        ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS, kernels=True), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=ANOTHERS), False),
         ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE), True),
         ("preempted_by_a_reset_with_a_store", raises_behind(PREEMPTS, RESET), True),

@@ -162,8 +162,10 @@ class Copies:
         def noted() -> None:
             before, self._save = self._save, copy
             self.read(blocks)
-            run()
-            self._save = before
+            try:
+                run()
+            finally:
+                self._save = before
 
         copy._run = noted
 
