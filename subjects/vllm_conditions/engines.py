@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Call, Raised, Record, Returned
 from statecheck.subject.known import Condition
-from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario, pauses
+from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of_scenario
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
@@ -269,7 +269,7 @@ def _goes_on_behind_a_pause(s: RecordedScenario) -> dict[str, Row]:
     paused = False
     for call, outcome in zip(s.case.calls, s.case.actual, strict=True):
         step = outcome.value if isinstance(outcome, Returned) and isinstance(outcome.value, Record) else None
-        paused |= pauses(call)
+        paused |= s.pauses(call)
         if step is not None and step.type == "LiveStep":
             now = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
             if now:
@@ -292,6 +292,13 @@ def _corrected_twice(s: RecordedScenario) -> bool:
     # Kernels tell a wrong output from that of a state, and not whose state it is.
     has_own = s.found_own_or_unknown if s.settings["kernels"] else s.found_own
     return has_own and found.get(s.request) in [row for name, row in s.rows if name == s.request][-2:]
+
+
+def _sooner_than_its_token(s: RecordedScenario) -> bool:
+    """Whether a decode runs wrong tokens fewer executed steps behind its row before than there are stages."""
+    before = s.executed[-s.settings["stages"] : -1]
+    is_decode = s.row["computed"] >= s.prompt(s.request) > 0
+    return s.law == "tokens" and is_decode and any(s.request in step for step in before)
 
 
 def _preempts(call: Call) -> bool:
@@ -377,6 +384,9 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "corrected_twice": of_scenario(
         lambda s: _moves_counts(s) and s.settings["mamba_cache_mode"] == "align", _corrected_twice
+    ),
+    "sooner_than_its_token": of_scenario(
+        lambda s: s.settings["stages"] > 1 and not s.settings["async_scheduling"], _sooner_than_its_token
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted

@@ -31,6 +31,7 @@ _USUAL = {
     "connector": "",
     "failing_loads": (),
     "replayssm_buffer_len": 0,
+    "stages": 1,
 }
 
 
@@ -79,7 +80,7 @@ class RecordedScenario:
         """
         executed, paused, ended = list[dict[str, Row]](), False, bool(self.settings["connector"])
         for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
-            paused |= pauses(call)
+            paused |= self.pauses(call)
             ended |= call.function.endswith("abort")
             step = outcome.value if isinstance(outcome, Returned) else None
             if not isinstance(step, Record) or step.type != "LiveStep":
@@ -90,6 +91,11 @@ class RecordedScenario:
             paused &= not rows
             ended = bool(self.settings["connector"] or dict(step.fields).get("finished"))
         return executed
+
+    def pauses(self, call: Call) -> bool:
+        """Whether the engine pauses with its requests and its caches as they are. An engine in stages never sleeps, see `LiveEngine.sleep`."""
+        keeps = call.function == "LiveEngine.sleep" and call.named["mode"] == "keep"
+        return keeps and (call.named["level"] == 0 or self.settings["stages"] > 1)
 
     @property
     def rows(self) -> Iterator[tuple[str, Row]]:
@@ -158,11 +164,6 @@ class RecordedScenario:
 
     def _found(self, allowed: Callable[[str], bool]) -> bool:
         return bool(self.wrong["found"]) and all(allowed(owner) for owner, *_ in self.wrong["found"])
-
-
-def pauses(call: Call) -> bool:
-    """Whether the engine pauses with its requests and its caches as they are."""
-    return call.function == "LiveEngine.sleep" and call.named["level"] == 0 and call.named["mode"] == "keep"
 
 
 def of_scenario(

@@ -102,6 +102,25 @@ def with_connector(case: Case, **of_connector: Any) -> Case:
     )
 
 
+def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
+    """A prompt, steps without rows of which some are in a pause, and a decode that runs a wrong token in two stages."""
+    rows = ((0, 4, 0, True), (4, 1, 0, False))
+    chosen: dict[str, Any] = {"stages": 2, "kinds": ("mamba2",), **settings}
+    case = ends_with(law=law, rows=rows, **chosen)
+    nothing = Returned(record("LiveStep", scheduled={}, outputs={}, findings=(), finished=()))
+    pause = call("LiveEngine.sleep", level=1, mode="keep")
+    between = [call("LiveEngine.step", turns={}), *([pause] if any(quiet) else [])]
+    steps = (
+        *case.steps[:3],
+        *(between[:1] * quiet.count(False)),
+        *between[1:],
+        *(between[:1] * sum(quiet)),
+        case.steps[-1],
+    )
+    ended = [nothing] * quiet.count(False) + [Returned(None)] * any(quiet) + [nothing] * sum(quiet)
+    return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, case.actual[-1]))
+
+
 def updated(connector: str, *calls: str) -> Case:
     """The last of these calls of an engine raises."""
     made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
@@ -358,6 +377,14 @@ def goes_on_behind_a_pause(
         ("stuck_after_a_failed_load", failed((0,), (), {}), False),
         ("stuck_after_a_failed_load", failed((0,), ("r1",), {"r1": {}}), False),
         ("stuck_after_a_failed_load", failed((0,), ("r1",), {}, ("r1",)), False),
+        ("sooner_than_its_token", in_stages(True, True), True),
+        ("sooner_than_its_token", in_stages(True, True, stages=3), True),
+        ("sooner_than_its_token", in_stages(False, True, stages=3), True),
+        ("sooner_than_its_token", in_stages(False, True), False),
+        ("sooner_than_its_token", in_stages(False), False),
+        ("sooner_than_its_token", in_stages(True, async_scheduling=True), False),
+        ("sooner_than_its_token", in_stages(True, stages=1), False),
+        ("sooner_than_its_token", in_stages(True, law="read"), False),
         ("no_blocks_for_a_load", no_blocks("Cannot get 2 free blocks from the pool"), True),
         ("no_blocks_for_a_load", no_blocks("block_size must be divisible"), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6), True),

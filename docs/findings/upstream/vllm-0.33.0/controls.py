@@ -10,6 +10,7 @@ from test_pause_before_the_result_of_a_step import computed_by_the_runner
 from test_preempted_by_a_reset_with_a_store import behind_a_reset
 from test_retry_of_a_failed_load import AsyncConnector  # noqa: F401
 from test_second_reset_before_a_step import reset_twice
+from test_token_of_a_stage_behind_a_pause import taken_in_before_the_decode
 from vllm.config import KVTransferConfig
 from vllm.v1.outputs import KVConnectorOutput
 
@@ -146,3 +147,7 @@ def test_pause_before_the_result_of_a_step_without_one_or_rejected_drafts(make_e
 def test_preempted_by_a_reset_with_a_store_behind_a_step(make_engine, monkeypatch):
     output = behind_a_reset(make_engine, monkeypatch, blocks=1, reset=False)
     assert list(output.num_scheduled_tokens) == ["request"]
+
+
+def test_token_of_a_stage_without_a_pause(make_engine, monkeypatch):
+    assert taken_in_before_the_decode(make_engine, monkeypatch, pause=False) == [[7]]
