@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,16 @@ from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.case import Case
 from statecheck.case.failure import stated
 from statecheck.case.findings import NotExecuted
-from statecheck.case.values import Raised, Refusal, Returned, call
-from statecheck.diagnose.replay import FAILED, FIXED, KNOWN, NOT_APPLICABLE, NOT_REPRODUCED, replay_case
+from statecheck.case.values import Raised, Refusal, Returned, call, record
+from statecheck.diagnose.replay import (
+    FAILED,
+    FIXED,
+    KNOWN,
+    NOT_APPLICABLE,
+    NOT_REPRODUCED,
+    _is_recorded,
+    replay_case,
+)
 from statecheck.execution.in_process import InProcess
 from statecheck.subject.loading import SOURCE, source_of
 from statecheck.subject.profile import DOCUMENTS, Profile
@@ -163,6 +172,16 @@ def test_a_condition_that_the_same_outcomes_break_is_no_more_fixed_than_it_was()
 def test_a_condition_that_other_outcomes_broke_is_fixed() -> None:
     broken = replace(DIVIDED, actual=(Returned(3),), failure=stated("5 is halved", "should not be"))
     assert verdict(replace(broken, actual=(Returned(4),)), subject_of(right))[0] == FIXED
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_the_same"), [({"x": (1,)}, True), ({"x": (2,)}, False), ({"y": (1,)}, False)]
+)
+def test_a_recorded_outcome_may_lack_fields_that_are_observed_since(
+    recorded: dict[str, Any], is_the_same: bool
+) -> None:
+    now = Returned((record("Step", x=(1,), since="nothing"),))
+    assert _is_recorded((now,), (Returned((record("Step", **recorded),)),)) is is_the_same
 
 
 def test_a_refusal_that_the_subject_does_not_promise_is_not_applicable() -> None:
