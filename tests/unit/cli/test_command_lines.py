@@ -51,7 +51,7 @@ def test_the_import_path_stands_before_the_command(monkeypatch: pytest.MonkeyPat
         ("--vllm 0.33.0", "vllm", "--vllm 0.33.0"),
         ("--vllm 0.33.0", "vllm+impl", "--subject vllm+impl --vllm 0.33.0"),
         ("--vllm 0.33.0", "my", "--subject my"),
-        (f"--mlx-lm-path {ROOT}/mlx", "mlx_lm", "--mlx-lm-path mlx"),
+        (f"--mlx-lm-path {shlex.quote(f'{ROOT}/mlx')}", "mlx_lm", "--mlx-lm-path mlx"),
         ("", "vllm", "--subject vllm"),
     ],
 )

@@ -80,7 +80,7 @@ def test_few_engines_of_sglang_combine_all_pairs() -> None:
         {"attention_block_size": 4, "prefix_caching": False},
         {"sliding_window": 5, "async_scheduling": True},
         # A block takes several steps.
-        {"block_size": 16, "max_num_batched_tokens": 4},
+        {"block_size": 16, "max_num_batched_tokens": 8},
     ],
     ids=str,
 )
