@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from statecheck.campaign.plan import Plan
-from statecheck.case.case import require_path
+from statecheck.case.case import require_subject
 from statecheck.execution.verdict import WORST_FIRST, Counts, Status
 from statecheck.kernels.launch_counts import How
 from statecheck.subject.known import GONE, NOT_ENOUGH, NOT_TRIED, SHOWED
@@ -393,7 +393,7 @@ def _check(record: CampaignRecord) -> None:
     """Refuse a record whose fields contradict each other, name another folder, or have a word that no version has."""
     plan = record.plan
     require_id(plan.id, "plan.id")
-    require_path(plan.subject, "plan.subject", indices=False)
+    require_subject(plan.subject, "plan.subject")
     if not _COMMIT.fullmatch(plan.commit):
         raise Misfit("plan.commit", plan.commit, "the digits of a commit")
     if not 1 <= plan.shards <= _MOST_SHARDS or plan.shard >= plan.shards:

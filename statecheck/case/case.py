@@ -327,9 +327,7 @@ def check_names(case: Case) -> None:
         ValueError: names the place, the value and the rule.
     """
     require_property_id(case.property_id, "property_id")
-    # An engine, and the module whose functions stand in it.
-    for part in case.subject.split("+", 1):
-        require_path(part, "subject", indices=False)
+    require_subject(case.subject, "subject")
     if case.device not in _DEVICES:
         raise Misfit("device", case.device, f"one of {', '.join(_DEVICES)}")
     for place, value in (*values_inside(case.steps, "steps"), *values_inside(case.expected, "expected")):
@@ -338,6 +336,16 @@ def check_names(case: Case) -> None:
         # What a subject returned may be of any type, and its attributes of any name.
         if isinstance(value, Tensor):
             _check_elements(value, place, (int, float))
+
+
+def require_subject(name: str, place: str) -> None:
+    """Refuse what is neither a module nor an engine, a plus sign, and the module whose functions stand in it.
+
+    Raises:
+        ValueError: names the place, the value and the rule.
+    """
+    for part in name.split("+", 1):
+        require_path(part, place, indices=False)
 
 
 def require_property_id(id_: str, place: str) -> None:

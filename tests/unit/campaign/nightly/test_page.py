@@ -199,10 +199,11 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_it(tmp_path: Path, na
         assert CampaignRecord.load(tmp_path / "campaign.json").warnings == record.warnings
 
 
-def test_a_written_record_can_be_read_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("subject", ["toy", "vllm+my.port"])
+def test_a_written_record_can_be_read_again(tmp_path: Path, subject: str) -> None:
     # Names and statuses are held to rules when they are read; everything else may be any text.
     buckets = [a_bucket(3, message=HOSTILE, rule=HOSTILE)]
-    plan = replace(hostile().plan, id="night", subject="toy", commit="")
+    plan = replace(hostile().plan, id="night", subject=subject, commit="")
     record = replace(hostile(), plan=plan, corpus=[], buckets=buckets)
     record.properties = [replace(row, status="passed") for row in record.properties]
     write_reports(record, tmp_path)
