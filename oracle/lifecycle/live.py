@@ -218,7 +218,7 @@ class LiveLaws:
                 return
 
     def _attention(self, request: LiveRequest, row: ForwardRow, owners: Sequence[Owner]) -> Iterator[Broken]:
-        # Where the worker has another count of computed tokens, that is said already.
+        # A wrong count of computed tokens breaks another law.
         count = min(request.computed, row.computed)
         wanted = [request.state(at + 1) for at in range(count)]
         for layer, keys in enumerate(row.keys):
@@ -251,7 +251,7 @@ class LiveLaws:
             groups = [access.group for access in row.sliding]
             should = f"should run {[*self.sliding]}, each once"
             yield "metadata", f"{name} runs groups {groups} of sliding windows", should, {"request": name}
-        # Where the worker has another count of computed tokens, that is said already.
+        # A wrong count of computed tokens breaks another law.
         for access in row.sliding if row.computed == count else ():
             group, size = access.group, self.block_sizes[access.group]
             own = {block: column for owner, of, column, block in owners if (owner, of) == (name, group)}

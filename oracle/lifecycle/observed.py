@@ -54,8 +54,8 @@ class WindowAccess:
     """What a row of the forward did in a group of sliding-window attention.
 
     Args:
-        keys: what it read of the computed tokens in the window of its first token, by layer.
-        read, written: blocks.
+        keys: by layer, the keys that the row read of the computed tokens in the window of its first token.
+        read, written: the blocks that the row read and wrote.
     """
 
     group: int
@@ -104,7 +104,7 @@ class Transfers:
             may write them.
         arrived: of each request that begins behind a load of c tokens, the blocks that its forward reads, in every group: (group, block,
             request, tokens, contents), where a block's contents should be the state after c tokens, or its page of the keys of the first c.
-        freed: blocks that were read in the step to be saved, though they have been free behind a step since that was asked for.
+        freed: blocks that a save read in the step, and that were free behind a step after the save was requested.
     """
 
     loading: Mapping[Place, str]

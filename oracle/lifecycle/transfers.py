@@ -60,8 +60,8 @@ def broken_by_saves(seen: ObservedStep, page: int) -> Iterator[Broken]:
     for block in sorted(moved.freed):
         yield (
             "saved",
-            f"block {block}, which is saved, has been free since that was asked for",
-            "should be in use until that is done",
+            f"block {block} was free before its save was done",
+            "should be in use until its save is done",
             {"block": block},
         )
 

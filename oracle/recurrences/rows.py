@@ -100,7 +100,7 @@ class HeadStep:
     Args:
         operations: how many each result goes through; exponents count by their size.
         products: how often the state before goes through a product whose factors are rounded.
-        decay: by key, what is left of the state before and goes through none.
+        decay: by key, the factor of the state before where no rounded product multiplies it.
         lengths: a second bound, if the step has one.
     """
 

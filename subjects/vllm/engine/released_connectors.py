@@ -356,7 +356,7 @@ class _Requests:
                 self.copies.errors.append(error)
 
         spec = request.load_spec if self.thread.name.startswith("KVCacheStoreRecv") else None
-        # Which blocks a save reads, the store is told.
+        # The blocks of a save are noted when the store reads them.
         blocks = [
             block
             for database, column in zip(self.thread.token_databases, request.block_ids, strict=True)

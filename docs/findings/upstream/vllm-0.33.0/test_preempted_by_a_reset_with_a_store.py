@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mooncake's store beside a reset that preempts: the connector keeps what it is told when the request is admitted again."""
+"""Mooncake's store beside a reset that preempts: the connector keeps the load and the blocks of a request that is admitted again."""
 
 from types import SimpleNamespace
 
