@@ -9,6 +9,8 @@ import os
 import sys
 import threading
 
+from statecheck.util import temporary
+
 
 class _Command:
     pid = 0
@@ -18,6 +20,7 @@ class _Command:
 def begin_command() -> None:
     """Note that this process belongs to one command, from its first step on."""
     _Command.pid = os.getpid()
+    temporary.begin()
     collect_rarely()
     # Exit handlers run in reverse order: this one is the last.
     atexit.register(_exit_without_freeing)
@@ -29,7 +32,10 @@ def end_command(code: int) -> None:
 
 
 def _exit_without_freeing() -> None:
-    if _Command.code is None or not _is_own():
+    if not _is_own():
+        return
+    temporary.end()
+    if _Command.code is None:
         return
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from statecheck.util import limits
+from statecheck.util import limits, temporary
 from statecheck.workers.forking import die_with_parent
 
 _SIZE = 4096
@@ -122,6 +122,7 @@ def _wait(pid: int, memory: mmap.mmap, session: str) -> NoReturn:
     code, said = _exit_code(os.waitstatus_to_exitcode(ended[1]), memory, session)
     if said:
         print(f"\n{said}", file=sys.stderr, flush=True)
+    temporary.end()
     # Without exit handlers: the child has run its own.
     os._exit(code)
 

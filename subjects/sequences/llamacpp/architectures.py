@@ -13,13 +13,12 @@ import re
 import resource
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from statecheck import rooms
-from statecheck.util import limits
+from statecheck.util import limits, temporary
 from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
 
 LAYERS = (4, 3, 2, 1)
@@ -54,10 +53,8 @@ def architectures() -> dict[str, dict[str, Any]]:
     """
     path = library_path()
     state = path.stat()
-    kept = Path(
-        tempfile.gettempdir(),
-        f"statecheck-llamacpp-{len(LAYERS)}-{os.getuid()}-{state.st_size}-{state.st_mtime_ns}.json",
-    )
+    name = f"statecheck-llamacpp-{len(LAYERS)}-{os.getuid()}-{state.st_size}-{state.st_mtime_ns}.json"
+    kept = temporary.lasting_folder() / name
     if not kept.is_file():
         command = [sys.executable, "-m", __name__, str(kept)]
         given = rooms.added_to({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
