@@ -190,10 +190,6 @@ def test_slots_of_an_allocation_are_not_left() -> None:
     assert wrong == "operation 1: None slots are left, but should be 2"
 
 
-def test_an_allocator_that_does_nothing_breaks_nothing() -> None:
-    assert broken_allocation(0, (), ()) == "nothing"
-
-
 def test_slots_that_change_behind_a_later_operation_are_wrong() -> None:
     operations = [("alloc", 1), ("alloc", 1), ("free", 0)]
     given = [(3,), (2,), None]

@@ -271,29 +271,6 @@ def test_the_place_of_a_result_is_told_where_host_and_device_differ(run: Run, de
 
 
 @pytest.mark.parametrize(
-    ("result", "described"),
-    [
-        (None, None),
-        (True, True),
-        (4, 4),
-        (0.5, 0.5),
-        ("SD", "SD"),
-        ([1, (2,)], [1, (2,)]),
-        ({"a": [1]}, {"a": [1]}),
-        (Batch(1, 2), record("Batch", lens=1, rows=2)),
-        (torch.int8, record("dtype")),
-        (1j, record("complex")),
-        (torch.tensor([True, False]), Tensor("bool", (2,), (1, 0))),
-        (torch.tensor([0.5]), Tensor("float32", (1,), (0.5,))),
-    ],
-    ids=repr,
-)
-def test_every_kind_of_result_is_described(run: Run, device: str, result: Any, described: Value) -> None:
-    outcome = run(call("f"), f=lambda: result.to(device) if isinstance(result, torch.Tensor) else result)
-    assert outcome == Returned(described)
-
-
-@pytest.mark.parametrize(
     ("step", "error"),
     [
         (call("f", x=Name("unbound")), KeyError),
@@ -358,12 +335,6 @@ def test_waiting_for_the_device_is_an_exception_only_where_it_is_refused(device:
         refused = port.execute(step)
     assert isinstance(refused, Raised) is (device == "cuda")
     assert port.execute(step) == Returned(4)
-
-
-@pytest.mark.parametrize("wrong", ["gpu", "", "CPU", "cuda:0"])
-def test_an_unknown_device_is_refused(wrong: str) -> None:
-    with pytest.raises(ValueError, match=r"^device = "):
-        choose_device(wrong)
 
 
 @pytest.mark.parametrize(

@@ -80,15 +80,6 @@ def test_the_contents_of_a_lost_block_are_gone_for_the_subject_too(trial: Execut
             "memory that was never written, but should be that of the last of 6 tokens of a",
         ),
         case(
-            "a copy of the temporal state is not made",
-            TEN,
-            0,
-            1,
-            copied(0, 2, TEMPORAL),
-            "in step 1, before the forward, layer0's temporal state in block 2, column 2 of a = "
-            "memory that was never written, but should be the state after 8 tokens of a",
-        ),
-        case(
             "windows are copied from another request",
             TWO,
             0,
@@ -132,14 +123,6 @@ def test_the_contents_of_a_lost_block_are_gone_for_the_subject_too(trial: Execut
             2,
             flipped(2, CONV[0]),
             " which is no state, but should be that of the last of 8 tokens of a",
-        ),
-        case(
-            "bytes that are no state",
-            TEN,
-            0,
-            1,
-            flipped(2, CONV[0]),
-            " which is no state, but should be that of the last of 6 tokens of a",
         ),
     ],
 )

@@ -74,10 +74,6 @@ def test_every_mark_that_is_declared_is_reached_by_a_property() -> None:
     assert [name for name, names in marks.table().items() if not names] == []
 
 
-def test_the_properties_of_the_table_are_those_that_there_are() -> None:
-    assert {name for names in marks.table().values() for name in names} <= load_properties().keys()
-
-
 def test_a_property_whose_strategy_is_cut_down_misses_its_mark() -> None:
     whole = load_properties()[CHUNKS]
     cut = replace(whole, strategies={**whole.strategies, "packed": st.just(Packed((3, 5), 4))})

@@ -152,7 +152,3 @@ def test_every_form_is_reached(
             break
         seen |= {value_of(drawn_value) for drawn_value in drawn(STRATEGIES[strategy], [run])}
     assert values - seen == set()
-
-
-def test_published_models_are_a_fair_share_but_not_all() -> None:
-    assert 12 <= 100 - percent(drawn_by("models"), lambda model: [model.published])[""] <= 60
