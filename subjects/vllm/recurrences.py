@@ -84,8 +84,9 @@ class Recurrences:
     ) -> Any:
         """Causal convolution for decodes."""
         lengths = query_start_loc.diff()
-        if num_accepted is None and len(set(lengths[(slots != NULL) & (lengths > 0)].tolist())) > 1:
-            # A shorter row keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
+        tokens = lengths[(slots != NULL) & (lengths > 0)]
+        if num_accepted is None and bool((tokens < lengths.max()).any()):
+            # A row that is shorter than the longest row, be that of padding, keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
             raise NotOffered("causal_conv1d_update of rows of several lengths without drafts")
         drafts = states.shape[2] - weight.shape[1] + 2
         out = torch.zeros_like(x, memory_format=torch.contiguous_format)
