@@ -39,8 +39,8 @@ STEPS = (16, 8, 4)
 """Tokens of a step, at most: several blocks, a block, and half of one."""
 SHORT_STEPS = (4, 7)
 """Tokens of a step in an engine with wide blocks: two or four steps to a block, and a number that no block is a multiple of."""
-WINDOWS = (5, 2, 3, 4, 9, 16)
-"""Tokens of a sliding window: what a hit needs of it fills a block, or is a token short of it, or of one more, or several blocks."""
+WINDOWS = (6, 2, 3, 4, 5, 9, 10, 16)
+"""Tokens of a sliding window. A hit needs all of them but one: they fill a block, are a token short of it, a token more, or several blocks."""
 SPARE_BLOCKS = 16
 """Blocks that an engine mostly has beyond those of one request: states of up to five requests more, or none of them."""
 _CHUNK = 4
@@ -741,15 +741,34 @@ def staged_stories() -> st.SearchStrategy[LiveStory]:
     return st.builds(staged, live_stories("V2"), st.integers(2, 3), late)
 
 
+_KEEPS_FEW = LiveWorld(num_blocks=60, sliding_window=6, retention_interval=0)
+SLIDING: Mapping[str, LiveStory] = {
+    "a hit whose window begins with the last token of a block": LiveStory(
+        _KEEPS_FEW, (LiveAdd(9), _STEPS, _AGAIN)
+    ),
+    "a hit of the boundary before the end of a prompt in chunks": LiveStory(
+        replace(_KEEPS_FEW, max_num_batched_tokens=4), (LiveAdd(16), LiveTurns(times=5), LiveAdd(1, shared=16))
+    ),
+    "a hit behind which the first blocks of a window were given up": LiveStory(
+        replace(_KEEPS_FEW, retention_interval=-1, num_blocks=30),
+        (LiveAdd(9, max_tokens=12), LiveTurns(times=12), LiveAdd(12), _STEPS, LiveAdd(1, shared=13)),
+    ),
+}  # fmt: skip
+"""Of engines with layers of sliding-window attention. With a retention interval of 0 a prompt leaves the blocks of one window alone."""
+
+
 def sliding_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     """Scenarios of the engine with this model runner and a group of sliding-window attention beside the recurrent ones."""
 
-    def sliding(story: LiveStory, window: int) -> LiveStory:
+    def sliding(story: LiveStory, window: int, interval: int) -> LiveStory:
         world = replace(story.world, sliding_window=window)
+        if world.prefix_caching and world.mamba_cache_mode == "align":
+            world = replace(world, retention_interval=interval)
         more = world.blocks_of_a_request - story.world.blocks_of_a_request
         return replace(story, world=replace(world, num_blocks=world.num_blocks + more))
 
-    return st.builds(sliding, live_stories(runner), st.sampled_from(WINDOWS))
+    drawn = st.builds(sliding, live_stories(runner), st.sampled_from(WINDOWS), st.sampled_from((-1, 0)))
+    return st.one_of(drawn, _continued(SLIDING, runner, _blocks_events))
 
 
 _SOME_DRAFTS = (
