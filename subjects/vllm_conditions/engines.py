@@ -329,6 +329,23 @@ def _forgets_what_a_reset_preempted(s: RecordedScenario) -> bool:
     return last is not None and bool(forgotten & set(s.waiting) & {name for name, *_ in last["owners"]})
 
 
+def _saves_placeholders(s: RecordedScenario) -> bool:
+    """Whether a block is saved as tokens that were placeholder drafts in a request's first step, or a save raises
+    behind such a step, or in it, whose placeholders end a block.
+    """
+    size, most = s.block_size, s.settings["num_spec"]
+    begun = [
+        row["computed"] + 1 for _, row in s.rows if row["begins"] and row["tokens"] == row["drafts"] + 1 > 1
+    ]
+    ended = s.case.actual[-1]
+    if isinstance(ended, Raised):
+        there = ended.at is None or ended.at.function == "process_tokens"
+        # A step that raises shows no rows.
+        known = begun or [len(s.tokens[name]) for name in s.waiting]
+        return there and any((count + most) // size > count // size for count in known)
+    return any(count < s.wrong["tokens"] <= count + most for count in begun)
+
+
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
@@ -393,6 +410,9 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted
+    ),
+    "placeholders_in_a_store": of_scenario(
+        lambda s: s.speculates and s.settings["connector"] == "mooncake", _saves_placeholders
     ),
     "sat_out_with_a_ring": of_scenario(
         lambda s: s.settings["replayssm_buffer_len"] > 1,

@@ -74,6 +74,8 @@ def raises(message: str, **settings: Any) -> Case:
 
 
 MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
+STORED: dict[str, Any] = {"connector": "mooncake", "num_spec": 3}
+FILLED: Row = (4, 4, 3, True)
 MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
 EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
@@ -447,6 +449,13 @@ def goes_on_behind_a_pause(
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS), False),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS, kernels=True), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=ANOTHERS), False),
+        ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),
+        ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=9, rows=(FILLED,), **STORED), False),
+        ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=4, rows=(FILLED,), **STORED), False),
+        ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=((4, 4, 3, False),), **STORED), False),
+        ("placeholders_in_a_store", raises("", rows=(FILLED, DECODE), **STORED), True),
+        ("placeholders_in_a_store", raises("", rows=(FILLED, DECODE), **(STORED | {"num_spec": 2})), False),
+        ("placeholders_in_a_store", raises("", rows=(FILLED, DECODE), **(STORED | {"connector": "offloading"})), False),
         ("preempted_by_a_reset_with_a_store", raises_behind(UPDATE), True),
         ("preempted_by_a_reset_with_a_store", raises_behind(PREEMPTS, RESET), True),
         ("preempted_by_a_reset_with_a_store", raises_behind(sleeps(1), runner="V2", message=""), True),

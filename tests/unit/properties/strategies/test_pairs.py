@@ -78,9 +78,9 @@ def test_few_engines_of_sglang_combine_all_pairs() -> None:
         {"connector": "async", "failing_loads": (0,), "async_scheduling": True},
         {"prefix_match_unit": 2, "items": ((2, 7), (10, 7))},
         {"attention_block_size": 4, "prefix_caching": False},
-        {"sliding_window": 5, "async_scheduling": True},
+        {"sliding_window": 6, "async_scheduling": True},
         # A block takes several steps.
-        {"block_size": 16, "max_num_batched_tokens": 8},
+        {"block_size": 16, "max_num_batched_tokens": 4},
     ],
     ids=str,
 )
