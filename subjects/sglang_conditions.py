@@ -440,6 +440,16 @@ def _one_chunk_of_a_convolution(case: Case, _: Profile) -> bool:
     return max(rows) == tokens <= _CONV_CHUNK
 
 
+def _last_token_of_one_chunk(case: Case, _: Profile) -> bool:
+    """The last token, which alone lies behind 2^31 elements, is reached by one product in 32 bits.
+
+    Its number inside of its chunk is its number in the batch, or its chunk begins with it.
+    """
+    batch = case.calls[-1].named
+    last, chunk = batch["x"].shape[0] - 1, batch["chunk_size"]
+    return last < chunk or last % chunk == 0
+
+
 CONDITIONS: Mapping[str, Condition] = {
     "mixed_batch": Condition(outcome=_mixed_batch),
     "hit_of_a_mixed_batch": Condition(outcome=_hit_of_a_mixed_batch),
@@ -464,4 +474,5 @@ CONDITIONS: Mapping[str, Condition] = {
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
     "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
+    "last_token_of_one_chunk": Condition(inputs=_last_token_of_one_chunk),
 }

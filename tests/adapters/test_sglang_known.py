@@ -150,6 +150,13 @@ def convolution(tokens: int, *ends: int) -> Case:
     return a_case(steps=(made,), actual=(Returned(()),))
 
 
+def in_chunks(tokens: int, chunk: int) -> Case:
+    """A call of SSD with so many tokens, in chunks of this size."""
+    x = View("x", "float32", (tokens, 1, 2), (2**31 // (tokens - 1) + 1, 2, 1))
+    made = call("Recurrences.ssd_prefill", x=x, chunk_size=chunk)
+    return a_case(steps=(made,), actual=(Returned(()),))
+
+
 def no_slot(policy: str, late: int, message: str = "Can not alloc mamba cache") -> Case:
     """An allocation fails with copies that are so late."""
     delayed = ("delay_copies", {"to_host": late, "from_host": 0})
@@ -333,6 +340,11 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("one_chunk_of_a_convolution", convolution(9, 9), False),
         ("one_chunk_of_a_convolution", convolution(8, 1, 8), False),
         ("one_chunk_of_a_convolution", convolution(4, 3), False),
+        ("last_token_of_one_chunk", in_chunks(16, 16), True),
+        ("last_token_of_one_chunk", in_chunks(33, 16), True),
+        ("last_token_of_one_chunk", in_chunks(39, 128), True),
+        ("last_token_of_one_chunk", in_chunks(18, 16), False),
+        ("last_token_of_one_chunk", in_chunks(32, 16), False),
         ("no_slot_while_copies_run", no_slot("write_through", 3), True),
         ("no_slot_while_copies_run", no_slot("write_through_selective", 1), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba ping pong idx, try"), True),
