@@ -181,18 +181,24 @@ class Batch:
 
     def _numbers(self, name: str) -> Numbers:
         found = (_CHUNKED_NUMBERS if self.function in CHUNKED else {}).get(name) or _NUMBERS[name]
-        if "slow" in self.options and self.function in CHUNKED:
+        is_wide = name == "A" and "wide chunks" in self.options
+        if self.function in CHUNKED and ("slow" in self.options or is_wide):
             found = _SLOW.get(name, found)
         if "steep" in self.options:
             found = _STEEP.get(name, found)
         if name in ("q", "k") and {"norm", "short keys"} <= self.options:
             found = _SHORT_KEYS
-        if name == "beta" and "few writes" in self.options and self.function in CHUNKED:
+        if name == self._written and "few writes" in self.options and self.function in CHUNKED:
             found = replace(found, every=_FEW_WRITES)
         if "all bits" in self.options:
             of_inputs = name in _TYPED or (name == "state" and self.is_conv)
             found = found.finer(_BITS_OF_INPUTS if of_inputs else _BITS_OF_FLOAT32)
         return found
+
+    @property
+    def _written(self) -> str:
+        """The input by which the states grow."""
+        return {"ss": "x", "li": "v"}.get(self.function[:2], "beta")
 
     def _is_read(self, row: Row) -> bool:
         return row.slots is not None
@@ -254,12 +260,14 @@ class Batch:
             yield from (("q", (heads, keys)), ("k", (heads, keys)), ("v", (value_heads, values)))
 
     def _views(self, number: int) -> tuple[list[Step], dict[str, Value]]:
-        """The inputs of every token, in one memory if they are packed."""
+        """The inputs of every token, in one memory if they are packed; a gate is of another projection than the rest."""
         inputs = dict(self._inputs())
         lets, views = list[Step](), dict[str, Value]()
         size = ITEM_SIZES[self.dtype]
         columns = {name: self._by_token(name, prod(shape)) for name, shape in inputs.items()}
-        groups = [tuple(inputs)] if self.packed else [(name,) for name in inputs]
+        packed = tuple(name for name in inputs if name != "z" or self.apart)
+        alone = [(name,) for name in inputs if not self.packed or name not in packed]
+        groups = [packed, *alone] if self.packed else alone
         for group in groups:
             widths = [prod(inputs[name]) for name in group]
             gap = 3 if self.packed else 0
@@ -270,7 +278,7 @@ class Batch:
                     for name, width in zip(group, widths, strict=True)
                 ]
                 memory.append([*chain.from_iterable(own), *self._unread(gap)])
-            held = f"{'inputs' if self.packed else group[0]}{number}"
+            held = f"{'inputs' if self.packed and group == packed else group[0]}{number}"
             raw = [raw_floats(values, self.dtype) for values in memory]
             if self.apart:
                 lets.append(Let(held, Tensor("uint8", (stride * size * self.tokens,), None)))
@@ -352,9 +360,14 @@ class Batch:
                 arguments["qk_l2norm"] = "norm" in self.options
             if self.function.startswith("kda"):
                 given("g", self._gates(number, "g", (value_heads, keys)))
-            elif self.function.startswith("gdn") or "decay" in self.options:
+            elif self.function.startswith("gdn"):
                 given("g", self._gates(number, "g", (value_heads,)))
-            elif self.function.startswith("linear"):
+            elif {"decay", "constant decay"} <= self.options:
+                let, view = self._parameter(number, "g", (value_heads,))
+                given("g", (let, replace(view, shape=(self.tokens, value_heads), strides=(0, 1))))
+            elif "decay" in self.options:
+                given("g", self._gates(number, "g", (value_heads,)))
+            else:
                 arguments["g"] = None
         if not pool:
             pool = f"states{number}"
@@ -401,7 +414,10 @@ class Batch:
         arguments["D"] = None
         arguments.setdefault("z", None)
         if "skip" in self.options:
-            given("D", self._parameter(number, "D", (value_heads, values)))
+            let, view = self._parameter(number, "D", (value_heads, values))
+            if one_decay and "one skip" in self.options:
+                view = replace(view, strides=(1, 0))
+            given("D", (let, view))
 
     # What came of it.
 
@@ -496,7 +512,8 @@ _NUMBERS = {
     "g": Numbers(-12, 0, 0.125),
     "beta": Numbers(0, 8, 0.125),
     "dt": Numbers(0, 8, 0.125),
-    "dt_bias": Numbers(-8, 8, 0.125),
+    # A softplus of times around 2 is neither a line nor an exponential.
+    "dt_bias": Numbers(-8, 16, 0.125),
     "A": Numbers(-8, -1, 0.25),
 }
 _CHUNKED_NUMBERS = {
@@ -523,14 +540,21 @@ _BITS_OF_INPUTS, _BITS_OF_FLOAT32 = 7, 14
 """As many as bfloat16 holds exactly; and more than any type of a product's factors."""
 
 _SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40))
-_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 72, 8))
-_WIDE, _FEW_TOKENS = Sizes(260, 260, 4, 1), 10
-_CHANNELS = (Sizes(2, 2, 2, 1), Sizes(3, 3, 4, 1), Sizes(5, 5, 3, 1), _WIDE, Sizes(6, 6, 3, 1))
-"""Few, since kernels are compiled for each; of each kind some are more than a tile of a kernel has, which is 32, 64 or 256."""
+_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
+_MANY_CHANNELS, _FEW_TOKENS = 260, 10
+_CHANNELS = tuple(
+    Sizes(channels, channels, width, 1)
+    for channels in (2, 3, 5, _MANY_CHANNELS, _MANY_CHANNELS)
+    for width in (2, 3, 4)
+)
+"""Few, since kernels are compiled for each; of each kind some are more than a tile of a kernel has, which is 32, 64 or 256.
+
+The kernels of the delta rule have up to four blocks of 64 keys, and those of SSD read states of more than 128 keys in several steps.
+"""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "conv": ("bias", "activation", "window first"),
-    "ss": ("gate", "softplus", "skip", "one decay", "wide chunks", "slow", "steep"),
-    "linear": ("decay", "slow", "steep", "strided gates"),
+    "ss": ("gate", "softplus", "skip", "one skip", "one decay", "wide chunks", "few writes", "slow", "steep"),
+    "linear": ("decay", "constant decay", "few writes", "slow", "steep", "strided gates"),
     "delta": ("norm", "short keys", "few writes"),
     "gdn": ("norm", "short keys", "few writes", "slow", "steep"),
     "kda": ("norm", "short keys", "few writes", "slow", "steep"),
@@ -599,8 +623,8 @@ def batches(
     if padding and draw(st.booleans()):
         rows.insert(draw(st.integers(0, len(rows))), Row(NO_REQUEST, 0, draw(st.integers(0, 1)), None))
     function = draw(st.sampled_from(group))
-    sizes = draw(st.sampled_from(range(len(_SMALL))).map(lambda number: _size(function, number)))
-    if sizes is _WIDE:
+    sizes = draw(st.sampled_from(range(len(_CHANNELS))).map(lambda number: _size(function, number)))
+    if sizes.heads == _MANY_CHANNELS:
         # Numbers of hundreds of channels take long to draw and to compare.
         rows = [replace(row, length=min(row.length, _FEW_TOKENS)) for row in rows]
     return Batch(

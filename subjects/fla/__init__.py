@@ -160,18 +160,30 @@ def kda_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc
     return _delta(*where, scale, qk_l2norm, *rows, state_v_first=True)
 
 
+def _linear(name: str, inputs: Mapping[str, Tensor], g: Tensor | None, scale: float, *rows: Any) -> Tensor:
+    """Call an operation of simple GLA; of RetNet and lightning attention, a head has one decay for all tokens."""
+    of_tokens, of_heads = (None, g[0]) if g is not None and len(g) and g.stride(0) == 0 else (g, None)
+    return _on_rows(
+        _operation("ops.simple_gla", name),
+        {**inputs, "g": of_tokens},
+        inputs["v"],
+        *rows,
+        g_gamma=of_heads,
+        scale=scale,
+        state_v_first=True,
+    )
+
+
 def linear_recurrent(q, k, v, g, scale, states, slots, query_start_loc, num_accepted):
     """Simple GLA, token by token."""
-    operation = _operation("ops.simple_gla", "fused_recurrent_simple_gla")
-    inputs, rows = {"q": q, "k": k, "v": v, "g": g}, (states, slots, query_start_loc)
-    return _on_rows(operation, inputs, v, *rows, scale=scale, state_v_first=True)
+    rows = states, slots, query_start_loc
+    return _linear("fused_recurrent_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
 
 
 def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
     """Simple GLA in chunks."""
-    operation = _operation("ops.simple_gla", "chunk_simple_gla")
-    inputs, rows = {"q": q, "k": k, "v": v, "g": g}, (states, slots, query_start_loc, has_state)
-    return _on_rows(operation, inputs, v, *rows, scale=scale, state_v_first=True)
+    rows = states, slots, query_start_loc, has_state
+    return _linear("chunk_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
 
 
 def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, has_state):

@@ -215,7 +215,8 @@ class Recurrences:
                 **cut,
                 A=A,
                 chunk_size=chunk_size,
-                D=D,
+                # As a layer does: where a head has one, that of each head alone.
+                D=D[:, 0] if D is not None and D.stride(-1) == 0 else D,
                 dt_bias=dt_bias,
                 cu_seqlens=starts,
                 dt_softplus=dt_softplus,

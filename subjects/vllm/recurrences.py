@@ -223,7 +223,8 @@ class Recurrences:
             last_chunk_indices=int32(last),
             seq_idx=int32(of_rows),
             out=out[:tokens],
-            D=D,
+            # As a layer does: where a head has one, that of each head alone.
+            D=D[:, 0] if D is not None and D.stride(-1) == 0 else D,
             z=None if z is None else z[:tokens],
             dt_bias=dt_bias,
             # As a layer does: only where a row has a state are there states to begin with.
