@@ -80,6 +80,12 @@ def parameters(function: str) -> tuple[str, ...]:
     return tuple(name for name in taken if name not in _NO_ARGUMENTS)
 
 
+def reads_variables(function: str) -> bool:
+    """Whether a call of the function may depend on environment variables; so may one of a function without an answer."""
+    _load()
+    return function not in _ANSWERS or bool(_ANSWERS[function].parameters & {"environment", "call"})
+
+
 def answer(call: Call, memory: Mapping[str, Value] | None = None, profile: Profile = DOCUMENTS) -> Expected:
     """The expected outcome of `call`, all of whose names are resolved.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from statecheck import reference
 from statecheck.case import Case
 from statecheck.case.values import (
     ITEM_SIZES,
@@ -117,7 +118,7 @@ def plain_calls(case: Case, subject: Subject | None) -> PlainCalls:
     ported = bool(case.own_calls) or (subject is not None and bool(subject.functions))
     lines = tuple(writer.of_port() if ported else writer.of_documents())
     interpreted = case.device == "cpu" and any(launches(call.function) for call in case.calls)
-    environment = {} if ported else dict(case.calls[0].environment)
+    environment = {} if ported else dict(next(iter(_variables(case)), ()))
     return PlainCalls(writer.modules, tuple(writer.functions), lines, environment, interpreted)
 
 
@@ -139,11 +140,16 @@ def require_plain(case: Case) -> int:
     if not case.is_decisive:
         _refuse(f"the failure depends on {case.depends_on}", case)
     # A port gets as arguments what the documented functions read of variables.
-    if not case.own_calls and len({call.environment for call in case.calls}) > 1:
+    if not case.own_calls and len(_variables(case)) > 1:
         _refuse("it takes variables that change, which the project may read once", case)
     if any(isinstance(outcome, Refusal) for outcome in case.expected[: failure.call]):
         _refuse("calls before it are refused", case)
     return failure.call
+
+
+def _variables(case: Case) -> set[tuple[tuple[str, str], ...]]:
+    """What the environment of the calls is that may read it."""
+    return {call.environment for call in case.calls if reference.reads_variables(call.function)}
 
 
 @dataclass
@@ -306,19 +312,25 @@ class _Writer:
         if actual.changed:
             _refuse("it writes where it may not", self.case)
         before, behind = list[str](), list[str]()
+        seen_after = dict(actual.after)
         for name, known in expected.after if memory is not None else ():
-            found, bound = (
-                dict(actual.after).get(name),
-                memory.names.get(name) if memory is not None else None,
-            )
-            if isinstance(actual, Returned) and known != found and (shown is None or name in shown):
+            found = seen_after.get(name)
+            # What was not observed shows nothing.
+            if found is not None and isinstance(actual, Returned) and (shown is None or name in shown):
+                assert memory is not None
+                bound = memory.names.get(name)
+                if isinstance(bound, dict | list) or (bound is None and _is_path(name, memory.names)):
+                    for place, want, got in _leaves(name, known, found, variables, self.case):
+                        behind += _asserted(place, want) if want != got else ()
+                    continue
+                if known == found:
+                    continue
                 if (
                     not isinstance(known, Tensor)
                     or not isinstance(found, Tensor)
                     or not isinstance(bound, Tensor | View)
                 ):
                     _refuse(f"{name} is nothing that a line can compare", self.case)
-                assert memory is not None
                 lines = _memory(name, bound, memory.contents(name), known, self.case)
                 before += lines[0]
                 behind += lines[1]
@@ -330,12 +342,11 @@ class _Writer:
         yield from (*given, *before)
         if differing and differing[0][0] == "result" and isinstance(differing[0][1], (list, dict)):
             yield f"result = as_lists({written})"
-            yield from _asserted("result", "result", differing[0][1])
+            yield from _asserted("result", differing[0][1], form="result")
         else:
             yield f"result = {written}" if differing else written
             for place, want in differing:
-                form = f"as_lists({place})" if isinstance(want, (list, dict)) else place
-                yield from _asserted(place, form, want)
+                yield from _asserted(place, want)
         yield from behind
 
     def _literal(self, value: Value, memory: KnownMemory) -> str:
@@ -454,13 +465,20 @@ def _inside(value: Value) -> Iterator[Value]:
         yield from _inside(item)
 
 
-def _asserted(place: str, form: str, want: Any) -> Iterator[str]:
-    """An assertion on a place of the result, in the form in which it is compared."""
+def _asserted(place: str, want: Any, *, form: str = "") -> Iterator[str]:
+    """An assertion on a place, in the form in which it is compared."""
     if " is " in place:
         yield f"assert {place}"
         return
+    form = form or (f"as_lists({place})" if isinstance(want, (list, dict)) else place)
     yield f"expected = {want!r}"
     yield f'assert {form} == expected, f"{place} = {{{form}}}, but should be {{expected}}"'
+
+
+def _is_path(name: str, names: Mapping[str, Value]) -> bool:
+    """Whether the name of something observed is an expression, such as an attribute of a named object."""
+    root = name.partition(".")[0]
+    return root in names and all(part.isidentifier() for part in name.split("."))
 
 
 def _memory(
@@ -478,7 +496,7 @@ def _memory(
         or not isinstance(before, Tensor)
         or len(before.elements or ()) != len(wanted)
     ):
-        return [], list(_asserted(name, f"as_lists({flat})", wanted))
+        return [], list(_asserted(name, wanted, form=f"as_lists({flat})"))
     lines = [f"wanted = {flat}.clone()"]
     old = list(before.elements or ())
     at = 0

@@ -240,10 +240,15 @@ def test_a_script_of_a_port_needs_the_port_alone(name: str, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["a boundary that the sampled token reaches is not stored", "padding counts as rows without prior state"],
+    [
+        "a boundary that the sampled token reaches is not stored",
+        "padding counts as rows without prior state",
+        "half of the rows is uploaded",
+        "counts of requests that moved are kept",
+    ],
 )
 def test_a_script_of_a_planted_defect_makes_the_context_or_the_builder(name: str, tmp_path: Path) -> None:
-    """The defect is in a kernel of align mode, and in a builder."""
+    """The defect is in a kernel of align mode, in a builder, in buffers of a context, and in lists of copies."""
     defect = defect_named(name)
     with broken_subject(defect.variant, tmp_path) as subject:
         text = repro_script(failing(defect.found_by[0], subject), tmp_path, subject)
@@ -441,6 +446,15 @@ REFUSED = {
         "no single call",
     ),
     "an order of programs": (in_order(a_half(), "reversed"), "it takes statecheck"),
+    "variables that change": (
+        a_half(
+            steps=(
+                call("get_conv_state_layout", environment={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}),
+                call("get_conv_state_layout"),
+            )
+        ),
+        "it takes variables that change",
+    ),
     "chance": (DEPENDENT, "the failure depends on chance"),
     "an engine": (a_half(steps=(call("LiveEngine", settings=1),)), "a forward of statecheck's own"),
     "a type alone": (
