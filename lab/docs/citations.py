@@ -33,6 +33,7 @@ _HEADING = re.compile(r"^(#+) +(.+?) *$")
 _FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]+`")
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
+_COUNT = re.compile(r"\[(\d+)\]\(([^()\s#]+\.md)#([^()\s]+)\)")
 
 
 def complaints() -> list[str]:
@@ -115,6 +116,11 @@ def _dead_links(text: str, page: Path) -> Iterator[str]:
         if not _leads_somewhere(link[1], page):
             line = shown.count("\n", 0, link.start()) + 1
             yield f"{line}: ]({link[1]}), but there is no such place"
+    for counted in _COUNT.finditer(shown):
+        rows = _rows(page.parent / counted[2]).get(counted[3])
+        if rows not in (None, int(counted[1])):
+            line = shown.count("\n", 0, counted.start()) + 1
+            yield f"{line}: {counted[0]}, but the table there has {rows} rows"
 
 
 def _leads_somewhere(target: str, page: Path) -> bool:
@@ -128,12 +134,24 @@ def _leads_somewhere(target: str, page: Path) -> bool:
 
 
 def _anchors(page: Path) -> set[str]:
-    """As GitHub makes them: of a heading's letters, digits, hyphens and spaces, numbered where they come again."""
+    """The places of a page that a link can name."""
+    return set(_rows(page))
+
+
+def _rows(page: Path) -> dict[str, int]:
+    """By heading, how many rows the table below has.
+
+    A heading is named as GitHub names it: by its letters, digits, hyphens and spaces, numbered where they come again.
+    """
     seen: Counter[str] = Counter()
-    anchors = set()
+    rows = dict[str, int]()
     for line in _without_code_blocks(page.read_text(encoding="utf-8")).split("\n"):
         if heading := _HEADING.match(line):
             slug = re.sub(r"[^\w\- ]", "", heading[2].lower()).replace(" ", "-")
-            anchors.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+            anchor = f"{slug}-{seen[slug]}" if seen[slug] else slug
+            # The first line of a table names its columns.
+            rows[anchor] = -1
             seen[slug] += 1
-    return anchors
+        elif rows and line.startswith("| "):
+            rows[anchor] += 1
+    return rows
