@@ -160,7 +160,7 @@ def network(seed: int, sorts: tuple[type[Layer], ...], vocabulary: int) -> Netwo
     generator = Generator().manual_seed(seed)
     embedding = _normal(generator, vocabulary, HIDDEN)
     layers = tuple(sort.draw(generator) for sort in sorts)
-    # A token speaks against itself, or many a text would end in one token for ever.
+    # A token lowers its own logit: greedy texts would soon repeat one token.
     return Network(embedding, layers, _normal(generator, vocabulary, HIDDEN) - 2 * embedding)
 
 
@@ -209,17 +209,17 @@ class Recurrent:
         return tuple(layer.initial() for layer in self.network.layers)
 
     def advance(self, states: tuple[LayerState, ...], token: int) -> tuple[tuple[LayerState, ...], int]:
-        """The states of all layers after one more token, and the token that the model says next."""
+        """The states of all layers after one more token, and the next token of the model."""
         return advanced(self.network, states, token)
 
     def continued(self, prompt: Sequence[int]) -> Iterator[int]:
         """The tokens that follow `prompt`, without an end, each computed when it is asked for."""
-        states, said = self.initial(), 0
+        states, next_token = self.initial(), 0
         for token in prompt:
-            states, said = self.advance(states, token)
+            states, next_token = self.advance(states, token)
         while True:
-            yield said
-            states, said = self.advance(states, said)
+            yield next_token
+            states, next_token = self.advance(states, next_token)
 
 
 def _normal(generator: Generator, *shape: int) -> Tensor:

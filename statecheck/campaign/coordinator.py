@@ -462,12 +462,12 @@ class Campaign:
                 with suppress(Exception):
                     from statecheck.diagnose.attribution import with_own_calls_apart
 
-                    # The budget ended first: the port's own calls, and the script that is made of them, are still wanted.
+                    # The budget ended first: the port's own calls, and the script that is made of them, are still missing.
                     case = with_own_calls_apart(case, load(case.subject))
                 corpus = self.corpus_writer.keep(case, self.state.first_seen)
                 report = self.corpus_writer.report(case, f"**{note}**")
-                found = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)
-                self.state.find(found, self.at)
+                finding = Found((bucket_of(case).id,), case.to_data(), report, corpus, note, shrunk=False)
+                self.state.find(finding, self.at)
                 if not corpus and not report:
                     continue
             elif property_state is not None:

@@ -114,7 +114,7 @@ def _untested(record: CampaignRecord) -> str:
 
 
 def is_new(bucket: BucketRecord, record: CampaignRecord) -> bool:
-    """Whether no campaign before has met it: its case was kept nowhere, and has no earlier date."""
+    """Whether this bucket is new: its case was kept nowhere, and has no earlier date."""
     was_kept = bucket.kept_before or any(bucket_in(replay.file) == bucket.id for replay in record.corpus)
     # Dates of ISO 8601 sort as text.
     return not was_kept and not "" < bucket.first_seen.get("date", "") < record.began[:10]
@@ -143,9 +143,9 @@ def _missing(record: CampaignRecord) -> Iterator[str]:
         names = (f"{name} {' and '.join(versions)}" for name, versions in record.mixed_versions.items())
         yield f"The shards ran with different versions, so that no version had all examples: {', '.join(names)}."
     for status in UNDECIDED:
-        found = sum(row.status == status for row in record.properties)
-        if found:
-            yield f"{counted(found, 'property', 'properties')}: {status}."
+        count = sum(row.status == status for row in record.properties)
+        if count:
+            yield f"{counted(count, 'property', 'properties')}: {status}."
     unreadable = sum(replay.verdict == "UNREADABLE" for replay in record.corpus)
     if unreadable:
         yield f"{counted(unreadable, 'case')} of the corpus cannot be read."
@@ -220,12 +220,12 @@ Cause = tuple[BucketRecord, ...]
 
 def grouped(buckets: Iterable[BucketRecord]) -> list[Cause]:
     """The buckets by cause, in their order."""
-    found: dict[tuple[str, ...], list[BucketRecord]] = {}
+    by_cause: dict[tuple[str, ...], list[BucketRecord]] = {}
     for number, bucket in enumerate(buckets):
         case = case_of(bucket) if number < _MOST_READ else None
         key = (bucket.subject, *cause_of(case).key) if case is not None else (bucket.id, bucket.rule)
-        found.setdefault(key, []).append(bucket)
-    return [tuple(sorted(members, key=_weight)) for members in found.values()]
+        by_cause.setdefault(key, []).append(bucket)
+    return [tuple(sorted(members, key=_weight)) for members in by_cause.values()]
 
 
 def _weight(bucket: BucketRecord) -> tuple[bool, int]:

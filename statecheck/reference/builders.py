@@ -33,12 +33,12 @@ def mamba_fields(
     widths = {"state_indices_tensor_d": _own_width(metadata, config, width)}
     if config.mode == "all":
         widths["state_indices_tensor_p"] = width
-    gone = () if config.profile.keeps_all_blocks else _ONLY_ALL
-    return _fields(metadata, widths, without=gone if kind == "mamba2" else (*gone, *_ONLY_MAMBA2))
+    omitted = () if config.profile.keeps_all_blocks else _ONLY_ALL
+    return _fields(metadata, widths, without=omitted if kind == "mamba2" else (*omitted, *_ONLY_MAMBA2))
 
 
 def _own_width(metadata: base.BaseMetadata, config: batch.BuilderConfig, table_width: int) -> int:
-    """Columns of the decode rows: which a matrix without rows does not say by itself."""
+    """Columns of the decode rows. A matrix without rows has no width of its own."""
     if config.mode != "all":
         return 1 + config.num_spec
     captured = base.kept_width(config)

@@ -149,19 +149,19 @@ _servers_lock = threading.Lock()
 
 
 def server_for(device: str, *preloads: str, own: str = "") -> ForkServer:
-    """This process's server for the device; a new one where there is none, or none any more.
+    """This process's server for the device. A server is started if none is alive.
 
     Args:
-        preloads: modules that a new one imports at once, beside what every worker needs.
+        preloads: modules that a new server imports at once, beside what every worker needs.
         own: a module that the server has imported and others have not, "" for none.
     """
     with _servers_lock:
         key = os.getpid(), device, own
-        found = _servers.get(key)
-        if found is None or not found.alive:
-            found = _servers[key] = _started(device, preloads, own)
-            atexit.register(found.close)
-        return found
+        server = _servers.get(key)
+        if server is None or not server.alive:
+            server = _servers[key] = _started(device, preloads, own)
+            atexit.register(server.close)
+        return server
 
 
 def adopt(

@@ -200,7 +200,7 @@ class _Writer:
         """A recorded call as Python; the pools that its states are views of are added to `pools`."""
         try:
             call = ast.parse(_EMPTY_TENSOR.sub(r"\1[()]", line), mode="eval").body
-            # The line may come from a file of anybody's.
+            # The line may come from an untrusted file.
             assert isinstance(call, ast.Call)
             assert isinstance(call.func, ast.Name)
             assert not call.args
@@ -287,7 +287,7 @@ class _Writer:
         memory: KnownMemory | None = None,
         shown: Collection[str] | None = None,
     ) -> Iterator[str]:
-        """The last call, and assertions of which one fails as long as the call comes to what it came to here.
+        """The last call, and assertions. An assertion fails while the call has the same wrong result.
 
         Args:
             shown: names of tensors that the lines have; None for all of the case.
