@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from statecheck import rooms
 from statecheck.campaign.merge import merge_records, write_merged
 from statecheck.campaign.plan import Plan, shard_name
 from statecheck.campaign.record import FILE, CampaignRecord
-from statecheck.util import limits
+from statecheck.util import limits, temporary
 from statecheck.util.command_lines import pip_line
 from statecheck.util.text import said
 
@@ -56,6 +57,8 @@ def run_on_ray(
     Raises:
         ValueError: Ray is not installed, no cluster at the address, or no shard came to an end.
     """
+    # "auto" finds a cluster by a file there, and a command has temporary files elsewhere.
+    os.environ.setdefault("RAY_TMPDIR", str(temporary.lasting_folder()))
     try:
         ray: Any = import_module("ray")
     except ImportError as error:

@@ -140,6 +140,16 @@ def _run(folder: Path, shards: int = 0, run: RunShard = _ends, **changes: Any) -
     return run_on_ray(plan, "auto", shards, lambda line: None, run)
 
 
+def test_a_cluster_is_looked_for_where_ray_keeps_its_files(
+    ray: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setenv("STATECHECK_TEMPORARY", f"1:{tmp_path}")
+    _run(tmp_path, shards=1)
+    assert os.environ["RAY_TMPDIR"] == str(tmp_path)
+    assert not ray.connected
+
+
 def test_shards_run_as_tasks_and_their_records_are_one_campaign(ray: StandIn, tmp_path: Path) -> None:
     whole = _run(tmp_path, shards=3)
     assert (whole.examples, whole.complete, whole.warnings, whole.plan.shards) == (30, True, [], 1)
