@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from statecheck.subject.loading import PROJECTS
+from subjects.kit.gates import raw_gates
 
 STATECHECK_PROTOCOL = 2
 RELEASE = version("fla-core")
@@ -72,6 +73,7 @@ def _on_rows(
 
     A row of padding has zeros for a state, and its state is not written.
     """
+    keys_first |= not options.get("state_v_first", True)
     starts, out = query_start_loc.long(), torch.zeros_like(like)
     tokens = int(starts[-1])
     if tokens == 0:
@@ -106,6 +108,11 @@ def _delta(
     return _on_rows(_operation(module, name), inputs, inputs["v"], *rows, **options)  # type: ignore[arg-type]
 
 
+def _layout(q: Tensor) -> dict[str, Any]:
+    """States have keys first in float16, as those of fla's own layers, or else values."""
+    return {"state_v_first": q.dtype != torch.float16}
+
+
 def delta_recurrent(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The delta rule, token by token."""
     where = "ops.delta_rule", "fused_recurrent_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
@@ -123,22 +130,31 @@ def gdn_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start
     """The gated delta rule, token by token."""
     where = "ops.gated_delta_rule", "fused_recurrent_gated_delta_rule"
     inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    return _delta(*where, inputs, scale, qk_l2norm, states, slots, query_start_loc, state_v_first=True)
+    return _delta(*where, inputs, scale, qk_l2norm, states, slots, query_start_loc, **_layout(q))
 
 
 def gdn_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The gated delta rule in chunks."""
     where = "ops.gated_delta_rule", "chunk_gated_delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    rows = states, slots, query_start_loc, has_state
-    return _delta(*where, scale, qk_l2norm, *rows, state_v_first=True)
+    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, **_layout(q))
+
+
+def _kda(name: str, inputs: dict[str, Tensor], *rest: Any) -> Tensor:
+    """Call an operation of KDA; in bfloat16 it computes the gates itself, as in fla's own layers."""
+    options = _layout(inputs["q"])
+    if inputs["q"].dtype == torch.bfloat16:
+        raw, logs, offsets, shares = raw_gates(inputs["g"], inputs["beta"])
+        inputs |= {"g": raw, "beta": shares}
+        options |= {"A_log": logs, "dt_bias": offsets.flatten()}
+        options |= dict.fromkeys(("use_gate_in_kernel", "use_beta_sigmoid_in_kernel"), True)
+    return _delta("ops.kda", name, inputs, *rest, **options)
 
 
 def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The delta rule with a gate for each channel; with drafts the kernel reads and writes slots itself."""
     inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
     if num_accepted is None:
-        where = "ops.kda", "fused_recurrent_kda", inputs
-        return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, state_v_first=True)
+        return _kda("fused_recurrent_kda", inputs, scale, qk_l2norm, states, slots, query_start_loc)
     _require(bool((slots >= 0).all()), "rows of padding with drafts")
     out, _ = _operation("ops.kda.fused_recurrent", "fused_recurrent_kda_fwd")(
         **{name: tensor.contiguous()[None] for name, tensor in inputs.items()},
@@ -155,9 +171,8 @@ def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start
 
 def kda_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The delta rule with a gate for each channel, in chunks."""
-    where = "ops.kda", "chunk_kda", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    rows = states, slots, query_start_loc, has_state
-    return _delta(*where, scale, qk_l2norm, *rows, state_v_first=True)
+    inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    return _kda("chunk_kda", inputs, scale, qk_l2norm, states, slots, query_start_loc, has_state)
 
 
 def _linear(name: str, inputs: Mapping[str, Tensor], g: Tensor | None, scale: float, *rows: Any) -> Tensor:
@@ -170,7 +185,7 @@ def _linear(name: str, inputs: Mapping[str, Tensor], g: Tensor | None, scale: fl
         *rows,
         g_gamma=of_heads,
         scale=scale,
-        state_v_first=True,
+        **_layout(inputs["v"]),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from statecheck.subject.subject import first_offered
+from subjects.kit.gates import raw_gates
 from subjects.sglang.release import RELEASE_NAME
 
 __all__ = ["WITHOUT_DRAFTS", "Recurrences"]
@@ -20,8 +21,9 @@ _CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
 _SSM = "sglang.kernels.ops.mamba.triton_ops.mamba_ssm:selective_state_update"
 _SSD = "sglang.kernels.ops.mamba.triton_ops.ssd_combined:mamba_chunk_scan_combined"
 _METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
-_GDN = "sglang.kernels.ops.attention.fla.fused_recurrent:fused_recurrent_gated_delta_rule"
-WITHOUT_DRAFTS = ("conv_update", "ssm_update", "gdn_recurrent")
+_FLA = "sglang.kernels.ops.attention.fla.fused_recurrent"
+_GATING = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update"
+WITHOUT_DRAFTS = ("conv_update", "ssm_update", "gdn_recurrent", "kda_recurrent")
 """Drafts go through other arguments, which name buffers of their own and no slots."""
 
 
@@ -49,6 +51,65 @@ def _decodes(slots: Any, query_start_loc: Any) -> Iterator[tuple[Any, Any]]:
     for at in range(int(lengths.max())):
         there = lengths > at
         yield (starts[there] + at).long(), slots[there]
+
+
+def _packed(
+    name: str,
+    inputs: tuple[Any, Any, Any],
+    g: Any,
+    beta: Any,
+    scale: float,
+    qk_l2norm: bool,
+    states: Any,
+    slots: Any,
+    query_start_loc: Any,
+) -> Any:
+    """Decodes on queries, keys and values as a convolution leaves them, with raw gates."""
+    out, update = torch.zeros_like(inputs[2]), first_offered(f"{_FLA}:{name}")
+    raw, logs, offsets, shares = raw_gates(g, beta)
+    for tokens, named in _decodes(slots, query_start_loc):
+        mixed = torch.cat([tensor[tokens].flatten(1) for tensor in inputs], 1)
+        made = mixed.new_empty(len(named), 1, *out.shape[1:])
+        gates = raw[tokens].flatten(1), shares[tokens], logs, offsets.flatten()
+        update(mixed, *gates, scale, states, made, named, use_qk_l2norm_in_kernel=qk_l2norm)
+        out[tokens] = made[:, 0]
+    return out
+
+
+def _gating(
+    inputs: tuple[Any, Any, Any],
+    g: Any,
+    beta: Any,
+    scale: float,
+    qk_l2norm: bool,
+    states: Any,
+    slots: Any,
+    query_start_loc: Any,
+) -> Any:
+    """Rows of tokens with raw gates; the kernel reads and writes slots."""
+    out, (raw, logs, offsets, shares) = torch.zeros_like(inputs[2]), raw_gates(g, beta)
+    tokens = int(query_start_loc[-1])
+    q, k, v = (tensor[None] for tensor in inputs)
+    if tokens:
+        gates = {"A_log": logs, "a": raw[None].flatten(2), "dt_bias": offsets.flatten(), "b": shares[None]}
+        with _on_device(v):
+            found = first_offered(_GATING)(
+                **gates,
+                softplus_beta=1.0,
+                softplus_threshold=20.0,
+                q=q,
+                k=k,
+                v=v,
+                initial_state_source=states,
+                # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+                initial_state_indices=slots.contiguous(),
+                scale=scale,
+                use_qk_l2norm_in_kernel=qk_l2norm,
+                cu_seqlens=query_start_loc,
+                is_kda=g.dim() == 3,
+            )
+        out[:tokens] = found.reshape(out.shape)[:tokens]
+    return out
 
 
 class Recurrences:
@@ -147,13 +208,21 @@ class Recurrences:
         query_start_loc: Any,
         _num_accepted: Any,
     ) -> Any:
-        """The gated delta rule, token by token, on gathered states that are written back."""
+        """The gated delta rule, token by token.
+
+        In bfloat16 by the kernel of packed decodes, in float16 by that of drafts, which both take raw gates; in float32 on gathered states that are written back.
+        """
+        raw = (q, k, v), g, beta, scale, qk_l2norm, states, slots, query_start_loc
+        if q.dtype == torch.bfloat16:
+            return _packed("fused_recurrent_gated_delta_rule_packed_decode", *raw)
+        if q.dtype == torch.float16:
+            return _gating(*raw)
         there = (slots >= 0) & (query_start_loc.diff() > 0)
         before = states[slots.clamp(min=0).long()].contiguous()
         tokens, out = int(query_start_loc[-1]), torch.zeros_like(v)
         if tokens:
             with _on_device(v):
-                found, after = first_offered(_GDN)(
+                found, after = first_offered(f"{_FLA}:fused_recurrent_gated_delta_rule")(
                     *(tensor[None, :tokens] for tensor in (q, k, v, g, beta)),
                     scale=scale,
                     initial_state=before,
@@ -164,6 +233,26 @@ class Recurrences:
             out[:tokens] = found.reshape(out[:tokens].shape)
             states[slots[there].long()] = after[there].to(states.dtype)
         return out
+
+    @staticmethod
+    def kda_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        _num_accepted: Any,
+    ) -> Any:
+        """The delta rule with a gate for each channel: in bfloat16 by the kernel of packed decodes, else by that of drafts."""
+        raw = (q, k, v), g, beta, scale, qk_l2norm, states, slots, query_start_loc
+        if q.dtype == torch.bfloat16:
+            return _packed("fused_recurrent_kda_packed_decode", *raw)
+        return _gating(*raw)
 
     @staticmethod
     def ssd_prefill(

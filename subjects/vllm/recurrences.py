@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from statecheck.subject.subject import NotOffered, first_offered
+from subjects.kit.gates import raw_gates
 
 __all__ = ["Recurrences"]
 _CONV = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
@@ -68,6 +71,49 @@ def _in_rows(
     return out
 
 
+def _with_raw_gates(
+    inputs: tuple[Any, Any, Any],
+    g: Any,
+    beta: Any,
+    scale: float,
+    qk_l2norm: bool,
+    states: Any,
+    slots: Any,
+    starts: Any,
+    num_accepted: Any,
+) -> Any:
+    """The gated delta rule with gates that the kernel computes: without drafts on packed inputs, the first token of each row, the second, and so on."""
+    raw, logs, offsets, shares = raw_gates(g, beta)
+    if num_accepted is not None:
+        found, _ = _fla("fused_sigmoid_gating:fused_sigmoid_gating_delta_rule_update")(
+            logs,
+            raw,
+            shares,
+            offsets,
+            *(tensor[None] for tensor in inputs),
+            scale=scale,
+            initial_state=states,
+            cu_seqlens=starts,
+            ssm_state_indices=slots,
+            num_accepted_tokens=num_accepted,
+            use_qk_l2norm_in_kernel=qk_l2norm,
+        )
+        return found.reshape(inputs[2].shape)
+    out, update = (
+        torch.zeros_like(inputs[2]),
+        _fla("fused_recurrent:fused_recurrent_gated_delta_rule_packed_decode"),
+    )
+    for at in range(_longest(starts)):
+        there = starts.diff() > at
+        tokens, named = (starts[:-1][there] + at).long(), slots if there.all() else slots[there]
+        mixed = torch.cat([tensor[tokens].flatten(1) for tensor in inputs], 1)
+        made = mixed.new_empty(len(tokens), 1, *out.shape[1:])
+        gates = raw[tokens], shares[tokens], logs, offsets
+        update(mixed, *gates, scale, states, made, named, use_qk_l2norm_in_kernel=qk_l2norm)
+        out[tokens] = made[:, 0]
+    return out
+
+
 class Recurrences:
     """The functions, by what they compute."""
 
@@ -119,7 +165,13 @@ class Recurrences:
         query_start_loc: Any,
         has_state: Any,
     ) -> Any:
-        """Causal convolution for prompts."""
+        """Causal convolution for prompts. Where no row is padding there is what builders prepare for layers, or else the function prepares it."""
+        metadata = None
+        if bool((slots != NULL).all()):
+            prepare = first_offered("vllm.v1.attention.backends.utils:compute_causal_conv1d_metadata")
+            tables = prepare(query_start_loc.cpu(), device=x.device)
+            names = "nums_dict", "batch_ptr", "token_chunk_offset_ptr"
+            metadata = SimpleNamespace(**dict(zip(names, tables, strict=True)))
         found = first_offered(f"{_CONV}:causal_conv1d_fn")(
             x.T,
             weight,
@@ -130,6 +182,7 @@ class Recurrences:
             has_initial_state=has_state,
             activation=activation,
             null_block_id=NULL,
+            metadata=metadata,
         )
         return found.T.contiguous()
 
@@ -252,8 +305,14 @@ class Recurrences:
         query_start_loc: Any,
         num_accepted: Any,
     ) -> Any:
-        """The gated delta rule, token by token. The kernel writes the state behind each token to a slot of its own."""
+        """The gated delta rule, token by token. The kernel writes the state behind each token to a slot of its own.
+
+        In bfloat16 by the kernels that take raw gates: that of packed decodes, and that of drafts.
+        """
         longest = _longest(query_start_loc)
+        if q.dtype == torch.bfloat16:
+            rows = states, slots, query_start_loc
+            return _with_raw_gates((q, k, v), g, beta, scale, qk_l2norm, *rows, num_accepted)
         if num_accepted is None and longest > 1:
             slots = slots[:, None].repeat(1, longest)
         found, _ = _fla("fused_recurrent:fused_recurrent_gated_delta_rule")(
@@ -353,4 +412,11 @@ class Recurrences:
             "scale": scale,
             "use_qk_l2norm_in_kernel": qk_l2norm,
         }
-        return _in_rows(_fla("kda:chunk_kda"), inputs, states, slots, query_start_loc, has_state)
+        operation = _fla("kda:chunk_kda")
+        if q.dtype == torch.bfloat16:
+            # As the layers of Kimi Linear: with gates that the kernel computes.
+            del inputs["g"]
+            inputs["raw_g"], logs, offsets, _ = raw_gates(g, beta)
+            parameters = {"A_log": logs, "g_bias": offsets.flatten()}
+            operation = partial(_fla("kda:chunk_kda_with_fused_gate"), **parameters)
+        return _in_rows(operation, inputs, states, slots, query_start_loc, has_state)

@@ -25,13 +25,24 @@ LAWS = ("recurrence", "alone", "pieces", "padding")
 
 
 def fused_recurrent_simple_gla(
-    q: Any, k: Any, v: Any, g: Any, g_gamma: Any, scale: float, initial_state: Any, cu_seqlens: Any, **_: Any
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    g_gamma: Any,
+    scale: float,
+    initial_state: Any,
+    cu_seqlens: Any,
+    **rest: Any,
 ) -> tuple[Any, Any]:
-    after = initial_state.clone()
+    def turned(states: Any) -> Any:
+        return states if rest["state_v_first"] else states.transpose(-1, -2)
+
+    after = turned(initial_state).clone()
     slots = torch.arange(len(after), dtype=torch.int32)
     gates = g[0] if g is not None else None if g_gamma is None else g_gamma.expand(q.shape[1], -1)
     out = recurrences_port.linear_recurrent(q[0], k[0], v[0], gates, scale, after, slots, cu_seqlens, None)
-    return out[None], after
+    return out[None], turned(after)
 
 
 @pytest.fixture
