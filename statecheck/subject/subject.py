@@ -90,7 +90,7 @@ class SequenceChoices:
         effects: names of what features of the port may do, with the operation that shows each; see docs/sequences.md.
         isolated: models are in processes of their own.
         explain: the first call, layer and state in which a case differs, in a sentence; "" where that is not known.
-        tolerance: the share of the logits' scale by which they may differ from a fresh run's.
+        limit: the share of the logits' scale by which they may differ from a fresh run's at most, with features of a context.
         given_to_reference: features that fresh runs get, too.
         damages: of saves, of `statecheck.sequences.DAMAGES`, that the library can see.
     """
@@ -99,7 +99,7 @@ class SequenceChoices:
     list_features: Callable[[str, str], Features]
     script: Callable[..., str] | None = None
     explain: Callable[[Case], str] = lambda case: ""
-    tolerance: float = 0.01
+    limit: Callable[[Mapping[str, Any]], float] = lambda features: 0.01
     given_to_reference: tuple[str, ...] = ()
     offers: Callable[[str], bool] = lambda function: True
     warm_up: Callable[[], None] = lambda: None

@@ -53,7 +53,7 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             library.features,
             port.function("script"),
             explain,
-            port.tolerance,
+            port.limit,
             port.given_to_reference,
             offers=library.offers,
             warm_up=library.warm_up,

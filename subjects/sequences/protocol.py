@@ -25,6 +25,7 @@ class PortModule:
 
     module: ModuleType
     tolerance: float
+    tolerances: Mapping[tuple[str, Any], float]
     given_to_reference: tuple[str, ...]
     isolated: bool
     seconds: float
@@ -50,13 +51,24 @@ class PortModule:
         missing = [function for function in NEEDED if not callable(getattr(module, function, None))]
         if missing:
             raise ValueError(f"{missing[0]} = nothing, but should be a function [{name}]")
+        tolerances = dict(getattr(module, "TOLERANCES", {}))
         tolerance = getattr(module, "TOLERANCE", 0.01)
-        if not isinstance(tolerance, float) or not 0 < tolerance < 0.1:
-            raise ValueError(f"TOLERANCE = {tolerance!r}, but should be a float between 0 and 0.1 [{name}]")
+        for constant, value in (
+            ("TOLERANCE", tolerance),
+            *(("TOLERANCES", one) for one in tolerances.values()),
+        ):
+            if not isinstance(value, float) or not 0 < value < 0.1:
+                raise ValueError(f"{constant} = {value!r}, but should be a float between 0 and 0.1 [{name}]")
+        given = tuple(getattr(module, "GIVEN_TO_REFERENCE", ()))
+        if unknown := {feature for feature, _ in tolerances} - {*given}:
+            raise ValueError(
+                f"TOLERANCES = of {min(unknown)!r}, but should be of features in GIVEN_TO_REFERENCE [{name}]"
+            )
         return cls(
             module,
             tolerance,
-            tuple(getattr(module, "GIVEN_TO_REFERENCE", ())),
+            tolerances,
+            given,
             bool(getattr(module, "ISOLATED", False)),
             float(getattr(module, "SECONDS", 20.0)),
             int(getattr(module, "MEGABYTES", 4096)),
@@ -72,6 +84,10 @@ class PortModule:
         """The port's function of that name, None where it has none."""
         found = getattr(self.module, name, None)
         return found if callable(found) else None
+
+    def limit(self, features: Mapping[str, Any]) -> float:
+        """The tolerance of a context with these features at most."""
+        return max((self.tolerance, *(self.tolerances.get(item, 0.0) for item in features.items())))
 
     def offers(self, name: str) -> bool:
         """Whether it has the function; of `stop`, whether `generate` has the parameter, and of a form whether `extend` has it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +29,10 @@ MOST_EXACT = 2
 llama.cpp computes 64 tokens or more of a batch with another kernel than fewer: results of plamo2 and qwen35moe in pieces below 64 tokens are
 equal, whatever the pieces, and differ by up to 0.0032 of the scale from those of 95 or 71 tokens at once. Controls have 40 tokens at most."""
 
+ROUNDINGS = (0.25, 3.0)
+"""With weights of 16 bits, controls that differ by more than the first part of the tolerance leave too little room for other roundings, and those that differ by more
+than so many times the tolerance are no rounding."""
+
 
 class Reference:
     """Fresh runs of a model.
@@ -40,8 +44,8 @@ class Reference:
     def __init__(self, library: Library, model: str, seed: int, features: Mapping[str, Any]) -> None:
         self._library, self._model, self._seed = library, model, seed
         self._features = self._given(features)
-        self.tolerance = library.port.tolerance
-        """Of this model, once `require_verified` has returned; until then the port's, which is the largest."""
+        self.tolerance = library.port.limit(self._features)
+        """Of this model, once `require_verified` has returned; until then the largest with its features."""
 
     def logits(self, tokens: Tokens, features: Mapping[str, Any]) -> list[float]:
         """The logits of a fresh run over tokens."""
@@ -90,36 +94,44 @@ class Reference:
 
         Raises:
             NotVerified: they do not, or a fresh run fails.
-            NotOffered: the library does not offer the model.
+            NotOffered: the library does not offer the model. Nothing is said of a model without the features that need a larger tolerance than
+                the port's either, if it cannot be verified with them, or if controls differ by more than roundings leave room for.
         """
-        fresh = self._library.fresh
-        key = ("canary", self._model, self._seed, *sorted(self._features.items()))
-        if key not in fresh:
-            fresh[key] = self._moved()
-        moved = fresh[key]
+        rounds = self.tolerance > self._library.port.tolerance
+        refused = NotOffered if rounds else NotVerified
+        moved = self._of_this_model("canary", self._moved)
         if isinstance(moved, str):
-            raise NotVerified(f"{self._named}: not verified: a fresh run ends in {moved}")
+            raise refused(f"{self._named}: not verified: a fresh run ends in {moved}")
         if not moved < float("inf"):
-            raise NotVerified(
+            raise refused(
                 f"{self._named}: not verified: logits of fresh runs are no finite numbers, or not of one size"
             )
         if moved < MOVES * self.tolerance:
-            raise NotVerified(
+            raise refused(
                 f"{self._named}: not verified: without the history the logits move by {moved:.2g} of their scale,"
                 f" but should by {MOVES * self.tolerance:g} or more"
             )
-        key = ("tolerance", *key[1:])
-        if key not in fresh:
-            fresh[key] = self._measured_tolerance()
-        self.tolerance = fresh[key]
+        controls = self._of_this_model("controls", lambda: [*self._controls()])
+        least, most = (times * self.tolerance for times in ROUNDINGS)
+        rough = max((distance for distance in controls if least < distance <= most), default=0.0)
+        if rounds and rough:
+            raise NotOffered(f"{self._named}: controls differ by up to {rough:.2g} of the logits' scale")
+        self.tolerance = self._measured_tolerance(controls)
 
-    def _measured_tolerance(self) -> float:
-        """As many times as `TIMES_NOISE` what controls differ by, at most the port's tolerance.
+    def _of_this_model(self, name: str, measured: Callable[[], Any]) -> Any:
+        """What was measured of the model with its features, once."""
+        key = (name, self._model, self._seed, *sorted(self._features.items()))
+        if key not in self._library.fresh:
+            self._library.fresh[key] = measured()
+        return self._library.fresh[key]
+
+    def _measured_tolerance(self, controls: Sequence[float]) -> float:
+        """As many times as `TIMES_NOISE` what controls differ by, at most the port's tolerance with these features.
 
         A control that differs by more than that shows a defect, and says nothing of rounding.
         """
-        most = self._library.port.tolerance
-        noise = [distance for distance in self._controls() if distance <= most]
+        most = self.tolerance
+        noise = [distance for distance in controls if distance <= most]
         return min(most, max(most / MOST_EXACT, TIMES_NOISE * max(noise, default=most)))
 
     def _controls(self) -> Iterator[float]:

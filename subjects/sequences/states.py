@@ -77,7 +77,7 @@ class StateReplay:
         self._library.call(self._model, "extend", fresh, [(0, list(tokens))])
         wanted = self._library.call(self._model, "states", fresh, 0)
         self._library.call(self._model, "close", fresh)
-        return first_different(seen, wanted, self._library.port.tolerance)
+        return first_different(seen, wanted, self._library.port.limit(self._features))
 
     def _given(self) -> dict[str, Any]:
         names = self._library.port.given_to_reference

@@ -420,11 +420,13 @@ def framed_sequence(body: str, case: Case, subject: Subject) -> str:
     assert subject.sequences is not None
     last = case.actual[-1] if case.actual else None
     raised = last.exception if isinstance(last, Raised) else ""
+    features = [call.named["features"] for call in case.calls if "features" in call.named]
+    tolerance = max(map(subject.sequences.limit, [{}, *features]))
     return framed(
         case,
         subject,
         imports=["import os", "import sys", "import traceback", _NUMBERS],
-        helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(subject.sequences.tolerance)),
+        helpers=_COMPARISONS.replace("TOLERANCE_OF_PORT", repr(tolerance)),
         body=body,
         prepared="",
         # An exception, where no comparison is wrong, is the defect itself if it is the recorded one.

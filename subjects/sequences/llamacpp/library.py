@@ -82,6 +82,11 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "ggml_get_name": (_TEXT, (_POINTER,)),
     "ggml_nelements": (c.c_int64, (_POINTER,)),
     "ggml_nbytes": (_SIZE, (_POINTER,)),
+    "ggml_nrows": (c.c_int64, (_POINTER,)),
+    "ggml_quantize_chunk": (
+        _SIZE,
+        (c.c_int, _POINTER, _POINTER, c.c_int64, c.c_int64, c.c_int64, _POINTER),
+    ),
     "ggml_backend_tensor_set": (None, (_POINTER, _POINTER, _SIZE, _SIZE)),
     "gguf_init_empty": (_POINTER, ()),
     "gguf_set_val_str": (None, (_POINTER, _TEXT, _TEXT)),
@@ -89,6 +94,8 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "gguf_set_val_f32": (None, (_POINTER, _TEXT, c.c_float)),
     "gguf_set_val_bool": (None, (_POINTER, _TEXT, c.c_bool)),
     "gguf_set_arr_data": (None, (_POINTER, _TEXT, c.c_int, _POINTER, _SIZE)),
+    "gguf_add_tensor": (None, (_POINTER, _POINTER)),
+    "gguf_set_tensor_type": (None, (_POINTER, _TEXT, c.c_int)),
     "gguf_set_arr_str": (None, (_POINTER, _TEXT, c.POINTER(_TEXT), _SIZE)),
     "llama_model_save_to_file": (None, (_POINTER, _TEXT)),
     "llama_sampler_init_greedy": (_POINTER, ()),
@@ -100,6 +107,9 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
 }
 CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30}
 """Numbers of types in ggml. Types with blocks of 32 need heads of more than the 16 numbers that our models have."""
+WEIGHTS = {"f32": 0, "f16": 1, "q8_0": 8, "q4_0": 2}
+"""Numbers of types in ggml, of matrices whose rows are whole blocks."""
+_BLOCK, _FEWEST_ROWS = 32, 16
 _INT32_ARRAY = 5
 """The type's number in GGUF."""
 
@@ -160,21 +170,44 @@ class LlamaCpp:
         """Whether the release exports it."""
         return hasattr(self._library, name)
 
-    def model(self, architecture: str, metadata: Mapping[str, Any], seed: int) -> int | None:
-        """A model with weights of the seed; None where the library refuses, and says why in `log`."""
+    def model(
+        self, architecture: str, metadata: Mapping[str, Any], seed: int, weights: str = "f32"
+    ) -> int | None:
+        """A model with weights of the seed, its matrices of a type; None where the library refuses, and says why in `log`."""
+        made = self._filled(self._gguf(architecture, metadata), seed, WEIGHTS["f32"])
+        if made is None or weights == "f32":
+            return made
+        # The library gives a tensor the type that the metadata have.
+        given = self._gguf(architecture, metadata)
+        for name, tensor in self._matrices.items():
+            self.call("gguf_add_tensor", given, tensor)
+            self.call("gguf_set_tensor_type", given, name, WEIGHTS[weights])
+        return self._filled(given, seed, WEIGHTS[weights])
+
+    def _filled(self, gguf: int, seed: int, number: int) -> int | None:
+        """The model of these metadata, whose tensors have 32 bits or the type of this number."""
         self.log.clear()
+        self._matrices: dict[bytes, int] = {}
 
         def fill(tensor: int, _: int) -> None:
-            count = self.call("ggml_nelements", tensor)
-            data = _weights(self.call("ggml_get_name", tensor).decode(), count, seed)
-            if self.call("ggml_nbytes", tensor) == 4 * count:
-                self.call("ggml_backend_tensor_set", tensor, data.buffer_info()[0], 0, 4 * count)
+            count, size, rows = (
+                self.call(f"ggml_{name}", tensor) for name in ("nelements", "nbytes", "nrows")
+            )
+            name = self.call("ggml_get_name", tensor)
+            data = _weights(name.decode(), count, seed)
+            given, width = data.buffer_info()[0], count // max(rows, 1)
+            if size == 4 * count:
+                self.call("ggml_backend_tensor_set", tensor, given, 0, size)
+                if width % _BLOCK == 0 and rows >= _FEWEST_ROWS and name.endswith(b".weight"):
+                    self._matrices[name] = tensor
+            elif number:
+                packed = c.create_string_buffer(size)
+                self.call("ggml_quantize_chunk", number, given, packed, 0, rows, width, None)
+                self.call("ggml_backend_tensor_set", tensor, packed, 0, size)
 
         self._fill = _FILL(fill)
         parameters = self.call("llama_model_default_params")
-        found: int | None = self.call(
-            "llama_model_init_from_user", self._gguf(architecture, metadata), self._fill, None, parameters
-        )
+        found: int | None = self.call("llama_model_init_from_user", gguf, self._fill, None, parameters)
         return found
 
     def _gguf(self, architecture: str, metadata: Mapping[str, Any]) -> int:

@@ -351,7 +351,9 @@ def _message(data: bytes) -> str:
     return data.decode(errors="replace")[:200]
 
 
-def model_file(library: LlamaCpp, architecture: str, metadata: Mapping[str, Any], seed: int) -> Path:
+def model_file(
+    library: LlamaCpp, architecture: str, metadata: Mapping[str, Any], seed: int, weights: str
+) -> Path:
     """A model of the architecture in a file, with a vocabulary that all releases read, and that ends no text.
 
     Raises:
@@ -360,7 +362,9 @@ def model_file(library: LlamaCpp, architecture: str, metadata: Mapping[str, Any]
     # The last tokens are those of an infill.
     infill = {f"tokenizer.ggml.fim_{name}_token_id": 29 + at for at, name in enumerate(("pre", "suf", "mid"))}
     given = {**metadata, "tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": TEXTS, **infill}
-    made = library.model(architecture, given, seed) if library.has("llama_model_save_to_file") else None
+    made = (
+        library.model(architecture, given, seed, weights) if library.has("llama_model_save_to_file") else None
+    )
     if made is None:
         raise NotImplementedError(f"no model with a vocabulary: {' '.join(library.log[-2:])}")
     path = Path(tempfile.mkdtemp(prefix="statecheck-gguf-"), f"{architecture}.gguf")

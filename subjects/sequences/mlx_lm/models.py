@@ -19,6 +19,7 @@ from typing import Any
 
 import mlx.core as mx
 import mlx_lm.models
+from mlx import nn
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models.cache import ArraysCache, CacheList, make_prompt_cache
 
@@ -247,6 +248,26 @@ def build(architecture: str, seed: int, deviation: float, *, attention_first: bo
     model.update(tree_unflatten(drawn))
     mx.eval(model.parameters())
     return model.eval() or model
+
+
+WEIGHTS = ("float32", "8 bits", "4 bits", "bfloat16", "float16")
+"""Types of weights. With those of fewer bits, in groups of 32, activations have 32 bits."""
+GROUP = 32
+
+
+def rounded(model: Any, weights: str) -> Any:
+    """The model with weights of a type."""
+    if weights == WEIGHTS[0]:
+        return model
+    if weights.endswith("bits"):
+        nn.quantize(model, GROUP, int(weights[0]), class_predicate=_can_be_quantized)
+    else:
+        model.set_dtype(getattr(mx, weights))
+    return model
+
+
+def _can_be_quantized(_: str, layer: Any) -> bool:
+    return hasattr(layer, "to_quantized") and layer.weight.shape[-1] % GROUP == 0
 
 
 def verified(architecture: str, seed: int, least: float, *, attention_first: bool) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oracle.sequences import FORMS
 from subjects.sequences.mlx_lm import generation
-from subjects.sequences.mlx_lm.models import Layout, arguments
+from subjects.sequences.mlx_lm.models import GROUP, WEIGHTS, Layout, arguments
 
 _TEMPLATE = """\
 # pip install mlx-lm=={release} "mlx[cpu]=={mlx}"
@@ -35,12 +35,14 @@ def script_of(
     deviation: float,
     operations: Sequence[tuple[str, Mapping[str, Any]]],
     step: int,
+    weights: str = WEIGHTS[0],
 ) -> str:
     """The text.
 
     Args:
         operations: by name, with their arguments.
         step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+        weights: their type.
 
     Raises:
         NotImplementedError: an operation is not written here.
@@ -54,6 +56,10 @@ def script_of(
         deviation=deviation,
     )
     writer = _Writer(step)
+    if weights.endswith("bits"):
+        head += f"from mlx import nn; nn.quantize(model, {GROUP}, {weights[0]}, class_predicate=lambda _, m: hasattr(m, 'to_quantized') and m.weight.shape[-1] % {GROUP} == 0)\n"
+    elif weights != WEIGHTS[0]:
+        head += f"model.set_dtype(mx.{weights})\n"
     lines = [line for name, given in operations for line in writer.take(name, dict(given))]
     return head + "\n".join(lines) + "\n"
 

@@ -26,6 +26,7 @@ for name, w in model.named_parameters():  # with smaller weights a lost state do
     noise, last = torch.randn(w.shape, generator=generator), name.rsplit(".", 1)[-1]
     scale = 1 if "conv" in name and w.ndim == 3 else {deviation} if w.ndim > 1 else 0.1 if last == "bias" or "dt" in last else 0
     w.data = torch.full_like(w, -3.0) if "A_log" in last else noise * scale + (w.data if w.ndim < 2 else 0)
+model.to({dtype})
 def run(rows, cache, **given):
     given = {{key: torch.tensor(value) if isinstance(value, list) else value for key, value in given.items()}}
     with torch.no_grad(): output = model(**given, {cache}=cache)
@@ -71,6 +72,7 @@ def script_of(
         seed=seed,
         deviation=getattr(context.model, "_statecheck_deviation", weights.STANDARD_DEVIATIONS[0]),
         cache=cache_name(context.model),
+        dtype=context.model.dtype,
     )
     return head + "\n".join(trace.lines) + "\n"
 

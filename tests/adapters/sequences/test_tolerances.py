@@ -9,18 +9,23 @@ from typing import Any
 import pytest
 
 from statecheck.subject import adapted
+from statecheck.subject.subject import NotOffered
 from subjects.sequences.library import Local
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.reference import MOST_EXACT, TIMES_NOISE, Reference
 from tests.adapters.sequences import reference_port
 
-PORT = 0.01
+PORT, ROUNDED = 0.01, 0.04
 
 
-def _tolerance(noise: float) -> float:
-    """Of a port whose logits behind continued sequences differ by this share of their scale."""
+def _noisy(noise: float) -> ModuleType:
+    """A port whose logits behind continued sequences differ by this share of their scale, with weights of 64 bits and of 16."""
     module = ModuleType("noisy_port")
-    vars(module).update(vars(reference_port))
+    rounding = {"GIVEN_TO_REFERENCE": ("bits",), "TOLERANCES": {("bits", 16): ROUNDED}}
+    vars(module).update(vars(reference_port) | rounding)
+
+    def new(model: str, seed: int, *, bits: int = 64) -> reference_port.SmallContext:  # noqa: ARG001 - as documented
+        return reference_port.new(model, seed)
 
     def extend(
         context: reference_port.SmallContext, rows: Sequence[tuple[int, Sequence[int]]]
@@ -29,8 +34,12 @@ def _tolerance(noise: float) -> float:
         logits = reference_port.extend(context, rows)
         return [_moved(row, noise if goes_on else 0.0) for row in logits]
 
-    module.extend = extend  # type: ignore[attr-defined]
-    reference = Reference(Local(PortModule.of(module)), "small", 0, {})
+    vars(module).update(new=new, extend=extend, features=lambda _: {"bits": (64, 16)})
+    return module
+
+
+def _tolerance(noise: float, **features: int) -> float:
+    reference = Reference(Local(PortModule.of(_noisy(noise))), "small", 0, features)
     reference.require_verified()
     return reference.tolerance
 
@@ -53,6 +62,26 @@ def _moved(logits: list[float], share: float) -> list[float]:
 )
 def test_the_tolerance_is_a_multiple_of_the_noise_within_bounds(noise: float, tolerance: float) -> None:
     assert _tolerance(noise) == pytest.approx(tolerance, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("noise", "tolerance"),
+    [(0.0, ROUNDED / MOST_EXACT), (0.0015, TIMES_NOISE * 0.0015), (0.5, ROUNDED / MOST_EXACT)],
+)
+def test_features_that_round_have_a_tolerance_of_their_own(noise: float, tolerance: float) -> None:
+    assert _tolerance(noise, bits=16) == pytest.approx(tolerance, rel=0.01)
+
+
+def test_a_model_whose_roundings_leave_no_room_is_not_offered() -> None:
+    with pytest.raises(NotOffered, match=r"small with bits = 16: controls differ by up to 0\.02 of"):
+        _tolerance(0.02, bits=16)
+
+
+def test_a_tolerance_of_a_feature_that_the_reference_lacks_is_refused() -> None:
+    module = _noisy(0.0)
+    module.GIVEN_TO_REFERENCE = ()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"^TOLERANCES = of 'bits', but should be of features in GIVEN_TO"):
+        PortModule.of(module)
 
 
 def _routed(
