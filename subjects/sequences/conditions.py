@@ -110,9 +110,10 @@ def _requests(case: Case) -> Iterator[Request]:
         if name == "extend":
             prompts = tokens.extend(context, [(number, tuple(row)) for number, row in given["rows"]])
             ahead = bool(features.get("ahead"))
-            if between := PROMPTS_BETWEEN.get(features.get("between", "")):
-                yield Request(context, between, ahead=True)
+            between = PROMPTS_BETWEEN.get(features.get("between", ""))
             for _ in range(1 + bool(features.get("at_once"))):
+                if between:
+                    yield Request(context, between, ahead=True)
                 yield from (Request(context, prompt, ahead) for prompt in prompts)
         elif name == "generate":
             place = context, given["sequence"]

@@ -46,6 +46,7 @@ EFFECTS = {
     "ahead: a request generated several tokens": "extend",
     "at_once: requests came at the same time": "extend",
     "between: an infill came between": "extend",
+    "between: a request came at the same time": "extend",
     "embeddings: a request for an embedding came between": "extend",
     "cancel: a connection was closed": "cancel",
     "load: a slot was restored from a file": "save",
@@ -220,14 +221,14 @@ class ServerContext:
     ) -> list[list[float]]:
         """A request for each row; logarithms of the probabilities behind each prompt, after which `ahead` tokens are generated.
 
-        Requests at once come to the server in any order, and take any slot: one that waits for a slot of its own may wait forever.
+        Requests at once come to the server in any order, that between them, too, and take any slot: one that waits for a slot of its own may wait forever.
         """
         for sequence, tokens in rows:
             self.tokens.setdefault(sequence, []).extend(tokens)
-        self._come_between(between)
         self.effects["at_once: requests came at the same time"] += at_once and len(rows) > 1
         self.effects["ahead: a request generated several tokens"] += ahead > 1
-        with ThreadPoolExecutor(len(rows) if at_once else 1) as pool:
+        with ThreadPoolExecutor(1 + len(rows) if at_once else 1) as pool:
+            came = pool.submit(self._come_between, between)
             responses = [
                 pool.submit(
                     self.complete,
@@ -238,10 +239,14 @@ class ServerContext:
                 )
                 for sequence, _ in rows
             ]
+        if came.result():
+            # At once, it may have taken a slot behind a request for a sequence.
+            self.held |= dict.fromkeys(range(self.slots)) if at_once else {}
+            self.effects["between: a request came at the same time"] += at_once
         return [_logarithms(response.result()) for response in responses]
 
-    def _come_between(self, request: str) -> None:
-        """A request that completes no prompt of ours, and takes a slot."""
+    def _come_between(self, request: str) -> bool:
+        """A request that completes no prompt of ours, and takes a slot; whether there was one."""
         if request == "infill":
             # PROMPTS_BETWEEN are its tokens.
             self.post("/infill", {"input_prefix": TEXTS[1], "input_suffix": TEXTS[2], "n_predict": 2})
@@ -250,8 +255,9 @@ class ServerContext:
             self.post("/embedding", {"content": PROMPTS_BETWEEN[request]})
             self.effects["embeddings: a request for an embedding came between"] += 1
         else:
-            return
+            return False
         self.held |= dict.fromkeys(range(self.slots))
+        return True
 
     def generate(self, sequence: int, n: int, *, stop: int | None = None, slot: str = "any") -> list[int]:
         """A request for several tokens."""
