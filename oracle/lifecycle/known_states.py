@@ -106,7 +106,7 @@ class KnownStates:
 
     def remember(self, state: int, tokens: Sequence[int], parents: Sequence[int] = ()) -> None:
         """What the forward makes of a state, drafts that are rejected among it; see `ForwardRow` for `parents`."""
-        before = states_before(state, tokens, parents or range(-1, len(tokens) - 1))
+        before = states_before(state, tokens, parents or range(-1, len(tokens) - 1), self.weights)
         for token, one in zip(tokens, before, strict=True):
             self.others[advanced(one, token, self.weights)] = one, token
 

@@ -38,13 +38,15 @@ def states_after(tokens: Iterable[int]) -> list[int]:
     return states
 
 
-def states_before(first: int, tokens: Sequence[int], parents: Sequence[int]) -> Iterator[int]:
-    """The state before each of the tokens, of which each stands behind that at its place in `parents`, -1 for the state `first`."""
+def states_before(
+    first: int, tokens: Sequence[int], parents: Sequence[int], weights: int = 0
+) -> Iterator[int]:
+    """The state before each of the tokens, of which each stands behind that at its place in `parents`, -1 for the state `first`; see `advanced` for `weights`."""
     after: list[int] = []
     for token, parent in zip(tokens, parents, strict=True):
         before = after[parent] if parent >= 0 else first
         yield before
-        after.append(advanced(before, token))
+        after.append(advanced(before, token, weights))
 
 
 def place_name(layer: int, kind: str, element: int = 0) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oracle.lifecycle.known_states import KnownStates
 from oracle.lifecycle.live import LiveLaws
-from oracle.lifecycle.named_states import next_token, states_after, states_before
+from oracle.lifecycle.named_states import advanced, next_token, states_after, states_before
 from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep
 
 PROMPT = (1, 2)
@@ -57,9 +59,12 @@ def test_a_chain_is_a_tree_without_siblings() -> None:
     assert chain.requests["r0"].computed == tree.requests["r0"].computed == 4
 
 
-def test_a_rejected_draft_is_found_by_what_stands_above_it() -> None:
+@pytest.mark.parametrize("updates", [0, 1])
+def test_a_rejected_draft_is_found_by_what_stands_above_it(updates: int) -> None:
     known = KnownStates()
+    for _ in range(updates):
+        known.update_weights()
     known.add("r0", PROMPT)
-    known.requests["r0"].state(2)
-    known.remember(STATES[-1], (5, 6, 7), (-1, 0, 0))
-    assert known.found(states_after((*PROMPT, 5, 7))[-1]) == ("r0", 2, (5, 7))
+    behind = known.requests["r0"].state(2)
+    known.remember(behind, (5, 6, 7), (-1, 0, 0))
+    assert known.found(advanced(advanced(behind, 5, updates), 7, updates)) == ("r0", 2, (5, 7))
