@@ -62,7 +62,7 @@ CONFIGURATIONS = (
         reason="in the V2 model runner with layers of sliding-window attention, whose blocks before the window are freed"),
     Configuration("real-engine/sliding-v1", story=sliding_stories("V1"), situations=(SLID, HIT),
         reason="in the V1 model runner with layers of sliding-window attention, whose blocks before the window are freed"),
-    Configuration("real-engine/pairs-v2", story=paired_live_stories("V2"), situations=(HIT, MIXED, LOADED, SAVED, IN_FLIGHT, STAGE),
+    Configuration("real-engine/pairs-v2", story=paired_live_stories("V2"), situations=(HIT, MIXED, SAVED, IN_FLIGHT, STAGE),
         reason="in the V2 model runner, in engines that combine any two features"),
     Configuration("real-engine/pairs-v1", story=paired_live_stories("V1"), situations=(HIT, MIXED, SAVED),
         reason="in the V1 model runner, in engines that combine any two features"),

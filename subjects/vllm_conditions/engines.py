@@ -346,6 +346,14 @@ def _saves_placeholders(s: RecordedScenario) -> bool:
     return any(count < s.wrong["tokens"] <= count + most for count in begun)
 
 
+def _given_away_before_its_save(s: RecordedScenario) -> bool:
+    """Whether another request got a block of the request whose tokens are saved, in a step behind the last one that the latter ran in."""
+    tables = [step["tables"] for step in s.returned]
+    ran = max((at for at, rows in enumerate(tables) if any(row[0] == s.request for row in rows)), default=-1)
+    own = {block for rows in tables[: ran + 1] for name, _, _, block in rows if name == s.request}
+    return any(block in own for rows in tables[ran + 1 :] for _, _, _, block in rows)
+
+
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
@@ -410,6 +418,10 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted
+    ),
+    "given_away_before_its_save": of_scenario(
+        lambda s: s.settings["connector"] == "offloading" and s.settings["runner"] == "V2",
+        _given_away_before_its_save,
     ),
     "placeholders_in_a_store": of_scenario(
         lambda s: s.speculates and s.settings["connector"] == "mooncake", _saves_placeholders

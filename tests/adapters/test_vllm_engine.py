@@ -104,6 +104,19 @@ def with_connector(case: Case, **of_connector: Any) -> Case:
     )
 
 
+def saved_behind(*tables: tuple[tuple[str, int, int, int], ...], **settings: Any) -> Case:
+    """Steps with these blocks of requests, and a block that is saved with a wrong state as tokens of r1."""
+    rows: tuple[Row, ...] = (PROMPT,) * len(tables)
+    case = ends_with(ANOTHERS, law="saved", rows=rows, **({"connector": "offloading"} | settings))
+    ended = [outcome.value for outcome in case.actual[-len(tables) :] if isinstance(outcome, Returned)]
+    steps = [
+        Returned(record("LiveStep", **dict(value.fields), tables=rows))
+        for value, rows in zip(ended, tables, strict=True)
+        if isinstance(value, Record)
+    ]
+    return replace(case, actual=(*case.actual[: -len(tables)], *steps))
+
+
 def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
     """A prompt, steps without rows of which some are in a pause, and a decode that runs a wrong token in two stages."""
     rows = ((0, 4, 0, True), (4, 1, 0, False))
@@ -449,6 +462,10 @@ def goes_on_behind_a_pause(
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS), False),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=NOBODYS, kernels=True), True),
         ("corrected_twice", goes_on_behind_a_pause(0, "read", 10, found=ANOTHERS), False),
+        ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r0", 1, 1, 1),)), True),
+        ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r0", 1, 1, 2),)), False),
+        ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r1", 0, 0, 1),)), False),
+        ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r0", 1, 1, 1),), runner="V1"), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=9, rows=(FILLED,), **STORED), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=4, rows=(FILLED,), **STORED), False),

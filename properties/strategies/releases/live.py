@@ -596,6 +596,9 @@ OFFLOADED: Mapping[str, LiveStory] = {
         replace(_HOST, num_spec=2),
         (LiveAdd(3, max_tokens=12), LiveTurns((2,), times=8), _FORGETS, LiveAdd(1, shared=14, max_tokens=4)),
     ),
+    "a block that is given away in the step behind the end of its request": LiveStory(
+        replace(_HOST, num_blocks=10), (LiveAdd(4), LiveAdd(13, max_tokens=8), LiveAdd(12), LiveTurns(times=6))
+    ),
     "a hit behind which one token is left, beside drafts that fill up its block": LiveStory(
         replace(_HOST, num_spec=3, save_steps=(2,)),
         (LiveAdd(5), LiveTurns(times=6), LiveAdd(0, shared=5, max_tokens=8), LiveTurns((1,), times=4)),
