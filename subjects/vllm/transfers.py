@@ -6,9 +6,10 @@ The workers, the description of their memory, the pairs of ranks and the slices 
 import asyncio
 import importlib.util
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -16,7 +17,7 @@ from unittest import mock
 import torch
 
 from oracle.shards import LAYERS, layouts_of, shard_of_layers
-from statecheck.subject.subject import NotOffered
+from statecheck.subject.subject import LAYOUT_VARIABLE, NotOffered
 from subjects.kit.objects import bare
 from subjects.kit.wire import NixlAgent, Wire, count_written, read_numbers, write_numbers
 from subjects.vllm.release import RELEASE, find
@@ -62,12 +63,14 @@ def _shapes(family: str, sizes: Sizes, tp_size: int) -> tuple[tuple[int, ...], .
 @contextmanager
 def channels_first() -> Iterator[None]:
     """Connectors want convolutions with channels first, which the environment chooses."""
-    with ExitStack() as stack:
-        for module in (_UTILITIES, f"{CONNECTORS}.v1.ssm_conv_transfer_utils"):
-            names = vars(__import__(module, fromlist=["_"]))
-            if "is_conv_state_dim_first" in names:
-                stack.enter_context(mock.patch.dict(names, {"is_conv_state_dim_first": lambda: True}))
-        yield
+    # Not by other functions in the modules: what is imported meanwhile would keep these.
+    forget = find(f"{_UTILITIES}:get_conv_state_layout").cache_clear
+    with mock.patch.dict(os.environ, {LAYOUT_VARIABLE: "DS"}):
+        forget()
+        try:
+            yield
+        finally:
+            forget()
 
 
 class TransferEngine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: run in an environment of a release")
@@ -12,6 +14,7 @@ from statecheck.case.values import call, int32
 from statecheck.subject.subject import NotOffered
 from subjects.vllm.outside import rounds_beyond_int32
 from subjects.vllm.recurrences import Recurrences
+from subjects.vllm.transfers import channels_first
 
 
 @pytest.mark.parametrize(("size", "outside"), [(2**31 - 2**30, False), (2**31 - 2**30 + 1, True)])
@@ -28,3 +31,14 @@ def test_decodes_beside_a_longer_row_are_not_offered_be_it_of_padding(slots: lis
     rows = torch.tensor(slots, dtype=torch.int32)
     with pytest.raises(NotOffered, match="several lengths"):
         Recurrences.conv_update(torch.zeros(3, 2), weight, None, None, states, rows, starts, None)
+
+
+def test_modules_that_are_imported_while_channels_come_first_keep_no_layout() -> None:
+    """`from ... import` would keep a stand-in: layers that an engine runs later would read states the wrong way around."""
+    utilities = importlib.import_module("vllm.model_executor.layers.mamba.mamba_utils")
+    before = utilities.is_conv_state_dim_first
+    with channels_first():
+        imported = utilities.is_conv_state_dim_first
+        assert imported()
+    assert imported is before
+    assert not imported()
