@@ -235,11 +235,11 @@ def build(architecture: str, seed: int, deviation: float, *, attention_first: bo
     Args:
         deviation: standard deviation of weights with two or more dimensions; those of convolutions over time have 1, decays are slow.
     """
+    # Before the seed: a layout that is not known yet takes random numbers.
+    given = arguments(architecture, layout(architecture, attention_first=attention_first))
     # Weights with one dimension keep the library's own initial values, which may be random.
     mx.random.seed(seed)
-    model = module(architecture).Model(
-        arguments(architecture, layout(architecture, attention_first=attention_first))
-    )
+    model = module(architecture).Model(given)
     keys = mx.random.split(mx.random.key(seed), 1 + len(tree_flatten(model.parameters())))
     drawn = [
         (name, _drawn(name, weight, key, deviation))
