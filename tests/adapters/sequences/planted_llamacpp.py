@@ -28,7 +28,7 @@ from subjects.sequences.llamacpp.library import CACHE_TYPES, LlamaBatch, Paramet
 
 __all__ = ["close", "drop", "extend", "features", "fork", "generate", "length", "load", "roll_back", "save"]
 STATECHECK_SEQUENCES = 1
-TOLERANCE = llamacpp.TOLERANCE
+TOLERANCE, TOLERANCES = llamacpp.TOLERANCE, llamacpp.TOLERANCES
 GIVEN_TO_REFERENCE = llamacpp.GIVEN_TO_REFERENCE
 ISOLATED = True
 KNOWN, RELEASE = llamacpp.KNOWN, llamacpp.RELEASE or "2026.10.11549"
