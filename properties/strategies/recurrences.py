@@ -363,7 +363,7 @@ class Batch:
             elif self.function.startswith("gdn"):
                 given("g", self._gates(number, "g", (value_heads,)))
             elif {"decay", "constant decay"} <= self.options:
-                let, view = self._parameter(number, "g", (value_heads,))
+                let, view = self._parameter(number, "decay", (value_heads,))
                 given("g", (let, replace(view, shape=(self.tokens, value_heads), strides=(0, 1))))
             elif "decay" in self.options:
                 given("g", self._gates(number, "g", (value_heads,)))
@@ -510,6 +510,8 @@ _NUMBERS = {
     **dict.fromkeys(("x", "v", "z", "state"), Numbers(-8, 8, 0.25)),
     **dict.fromkeys(("q", "k", "B", "C", "weight", "bias", "D"), Numbers(-4, 4, 0.25)),
     "g": Numbers(-12, 0, 0.125),
+    # Of a head: the opposite of a whole chunk's sum is a float32.
+    "decay": Numbers(-10, 0, 0.125),
     "beta": Numbers(0, 8, 0.125),
     "dt": Numbers(0, 8, 0.125),
     # A softplus of times around 2 is neither a line nor an exponential.
@@ -525,7 +527,7 @@ _CHUNKED_NUMBERS = {
 
 _STEEP = {
     # What is left of a token soon is nothing, and the opposite of a chunk's sum is no float32 any more.
-    "g": Numbers(-12, 0, 1.0),
+    **dict.fromkeys(("g", "decay"), Numbers(-12, 0, 1.0)),
     # Times behind the threshold of a softplus, which is 20, and behind the largest exponent of float32.
     "dt": Numbers(0, 24, 4.0),
 }

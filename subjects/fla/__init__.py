@@ -31,6 +31,8 @@ PROFILE = {
     "without_drafts": ("conv_update", "delta_recurrent", "gdn_recurrent", "linear_recurrent"),
     "without_shared_heads": ("delta_recurrent", "delta_chunk", "linear_recurrent", "linear_chunk"),
 }
+_STEEPEST = -1.4
+"""The logarithm of the largest float32, by 63 tokens."""
 PROJECTS["fla"].require_supported(RELEASE)
 
 if not torch.cuda.is_available():
@@ -197,6 +199,9 @@ def linear_recurrent(q, k, v, g, scale, states, slots, query_start_loc, num_acce
 
 def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
     """Simple GLA in chunks."""
+    is_of_heads = g is not None and len(g) > 0 and g.stride(0) == 0
+    # Its state behind fewer tokens than a chunk has is NaN: docs/findings/flash-linear-attention-lightning-state.md.
+    _require(not is_of_heads or float(g.min()) > _STEEPEST, "a head whose decay is too steep for a chunk")
     rows = states, slots, query_start_loc, has_state
     return _linear("chunk_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
 
