@@ -510,7 +510,7 @@ _NUMBERS = {
     **dict.fromkeys(("x", "v", "z", "state"), Numbers(-8, 8, 0.25)),
     **dict.fromkeys(("q", "k", "B", "C", "weight", "bias", "D"), Numbers(-4, 4, 0.25)),
     "g": Numbers(-12, 0, 0.125),
-    # Of a head: the opposite of a whole chunk's sum is a float32.
+    # The decay of a head. Kernels divide by the decay of a chunk, whose inverse is a finite float32 here.
     "decay": Numbers(-10, 0, 0.125),
     "beta": Numbers(0, 8, 0.125),
     "dt": Numbers(0, 8, 0.125),

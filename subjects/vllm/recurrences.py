@@ -132,7 +132,7 @@ class Recurrences:
         lengths = query_start_loc.diff()
         tokens = lengths[(slots != NULL) & (lengths > 0)]
         if num_accepted is None and bool((tokens < lengths.max()).any()):
-            # A row that is shorter than the longest row, be that of padding, keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
+            # A row that is shorter than the longest row, or than a row of padding, keeps its old window: docs/findings/vllm-conv-update-of-short-rows.md.
             raise NotOffered("causal_conv1d_update of rows of several lengths without drafts")
         drafts = states.shape[2] - weight.shape[1] + 2
         out = torch.zeros_like(x, memory_format=torch.contiguous_format)

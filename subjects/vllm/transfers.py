@@ -63,7 +63,7 @@ def _shapes(family: str, sizes: Sizes, tp_size: int) -> tuple[tuple[int, ...], .
 @contextmanager
 def channels_first() -> Iterator[None]:
     """Connectors want convolutions with channels first, which the environment chooses."""
-    # Not by other functions in the modules: what is imported meanwhile would keep these.
+    # A function in place of the module's own would stay in each module that is imported meanwhile.
     forget = find(f"{_UTILITIES}:get_conv_state_layout").cache_clear
     with mock.patch.dict(os.environ, {LAYOUT_VARIABLE: "DS"}):
         forget()

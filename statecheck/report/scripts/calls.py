@@ -148,7 +148,7 @@ def require_plain(case: Case) -> int:
 
 
 def _variables(case: Case) -> set[tuple[tuple[str, str], ...]]:
-    """What the environment of the calls is that may read it."""
+    """The environments of the calls that may read variables."""
     return {call.environment for call in case.calls if reference.reads_variables(call.function)}
 
 
