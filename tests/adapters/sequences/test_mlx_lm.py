@@ -8,12 +8,14 @@ pytest.importorskip("mlx_lm", reason="mlx-lm is not installed here: run in an en
 
 import mlx.core as mx
 from mlx import nn
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
 from oracle.sequences import FORMS
 from subjects.sequences import mlx_lm as port
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm.context import MlxContext
+from subjects.sequences.mlx_lm.models import build, layout
 from tests.adapters.sequences.libraries import heads_of_a_script
 
 CORRECT = "mamba2"
@@ -76,3 +78,9 @@ class _Counting(nn.Module):
 def test_a_case_becomes_a_script_of_twenty_lines_that_needs_the_library_alone() -> None:
     heads = heads_of_a_script(port, CORRECT, "mlx_lm")
     assert heads == ["behind [1, 2]", "behind [1, 2, 3]", "the defect is gone"]
+
+
+def test_weights_do_not_depend_on_what_was_built_before() -> None:
+    layout.cache_clear()
+    first, second = (tree_flatten(build("mamba", 0, 0.3).parameters()) for _ in range(2))
+    assert all(mx.array_equal(one, other) for (_, one), (_, other) in zip(first, second, strict=True))
