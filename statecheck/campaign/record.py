@@ -82,13 +82,20 @@ class PropertyRecord:
 
     @property
     def share(self) -> str:
-        """Such as "passed for 17 of 30 models; FALSIFIED for 1: mamba; not tested for 12: …"; "" with one configuration or none."""
+        """Such as "passed for 17 of 30 models; FALSIFIED for 1: mamba; not tested for 12"; "" with one configuration or none."""
         if len(self.statuses) < _SEVERAL:
             return ""
         passed = f"passed for {len(self.with_status(Status.PASSED))} of {len(self.statuses)} models"
         others = {status: self.with_status(status) for status in Status if status is not Status.PASSED}
+        # Of many models that nothing was seen of, the number says enough.
+        counted = (Status.NOT_TESTED, Status.NOT_APPLICABLE)
         shown = (
-            f"{status.value} for {len(names)}: {first_names(names, _MOST_NAMES)}"
+            f"{status.value} for {len(names)}"
+            + (
+                ""
+                if status in counted and len(names) > _MOST_NAMES
+                else f": {first_names(names, _MOST_NAMES)}"
+            )
             for status, names in others.items()
             if names
         )

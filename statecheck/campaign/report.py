@@ -177,9 +177,12 @@ def _left_out(record: CampaignRecord) -> Iterator[Entry]:
     unchecked = sorted({place for row in record.properties for place in row.counts.unchecked})
     if unchecked:
         yield Entry(f"observed, and not compared with any rule: {first_names(unchecked, _MOST_NAMES)}")
+    shares: dict[str, list[str]] = {}
     for row in record.properties:
-        if row.share:
-            yield Entry(f"{row.id}: {row.share}")
+        shares.setdefault(row.share, []).append(row.id)
+    for share, names in shares.items():
+        if share:
+            yield Entry(f"{', '.join(names)}: {share}")
     for reason, names in _without_evidence(record).items():
         yield Entry(f"models that nothing applies to: {first_names(names, _MOST_NAMES)}: {reason}")
     for row in record.properties:

@@ -150,8 +150,15 @@ class Offers:
 
     @cached_property
     def engines(self) -> tuple[str, ...]:
-        """Whole engines that it has, beside the functions."""
-        return tuple(name for name in _called() if is_engine(name) and self.subject.provides(name))
+        """Whole engines, and libraries with their operations, that it has beside the functions."""
+        choices = self.subject.sequences
+        names = [name for name in _called() if is_engine(name) and self.subject.provides(name)]
+        operations = {name: name.partition(".")[2] for name in names}
+        return tuple(
+            name
+            for name in names
+            if not operations[name] or choices is None or choices.offers(operations[name])
+        )
 
     @cached_property
     def offered(self) -> tuple[str, ...]:
@@ -172,13 +179,20 @@ class Offers:
         """How many there are, which, and what may be a slip."""
         shown, more = self.offered[:_SHOWN], len(self.offered) - _SHOWN
         listed = ", ".join(shown) + (f", and {more} more" if more > 0 else "")
-        counted = f"{self.subject.name} offers {len(self.offered)} of {len(self.names)}"
-        engines = "".join(f", and the engine {name}" for name in self.engines)
+        counted = f"{len(self.offered)} of {len(self.names)}{': ' if shown else ''}{listed}"
+        whole = [name for name in self.engines if "." not in name]
+        parts = {
+            name: [part.partition(".")[2] for part in self.engines if part.startswith(f"{name}.")]
+            for name in whole
+        }
+        engines = [f"{name}{' with ' if parts[name] else ''}{', '.join(parts[name])}" for name in whole]
         alone = "".join(
             f"; no property calls {name} without {', '.join(missing)}"
             for name, missing in self.uncalled.items()
         )
-        return f"{counted}{': ' if shown else ''}{listed}{engines}{alone}{''.join(self._questions())}"
+        # A library of sequences, or an engine, need not have plain functions.
+        offers = ", and ".join([counted] * bool(self.offered or not engines) + engines)
+        return f"{self.subject.name} offers {offers}{alone}{''.join(self._questions())}"
 
     def _questions(self) -> Iterator[str]:
         for name, near in self.alike.items():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -41,16 +41,24 @@ _SERVED_TEXTS: dict[str, Any] = tomllib.loads(
 _LONGEST, _LONGEST_ROW, _MOST_NAMES = 200, 400, 5
 TYPED = frozenset({"seen", "call", "expected", "actual", "smallest input", "run it again"})
 """Labels of rows that are code."""
+STEPS = frozenset({"smallest input"})
+"""Labels of rows that are calls, a line each."""
 PATHS = frozenset({"run it again", "report"})
 """Labels of rows that are pasted, or opened."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that is wrong, as plain text: a line, and rows of a label and a text."""
+    """Something that is wrong, as plain text: a line, and rows of a label and a text. The text of a row of `STEPS` has a line for each step."""
 
     headline: str
     rows: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def on_lines(self) -> Entry:
+        """The same with each row on one line, for an output without lines of code."""
+        rows = ((label, text.replace("\n", "; ") if label in STEPS else text) for label, text in self.rows)
+        return Entry(self.headline, tuple(rows))
 
     def without(self, *labels: str) -> Entry:
         """The same with fewer rows, for an output that has less room."""
@@ -98,7 +106,7 @@ def _rows(case: Case, release: str, note: str) -> Iterator[tuple[str, str]]:
         yield "call", "" if whole else brief(failure.shown, _LONGEST_ROW)
         # A step of an engine says little without what came before it.
         steps = (f"{call.bind} = {call_text(call)}" if call.bind else call_text(call) for call in case.calls)
-        yield "smallest input", brief("; ".join(steps), _LONGEST_ROW) if whole else ""
+        yield "smallest input", "\n".join(_lines_within(_LONGEST_ROW, steps)) if whole else ""
         # Of a condition on several calls, each of which is right alone, no outcome says anything.
         if number is not None and number in wrong_calls(case):
             expected, actual = case.expected[number], case.actual[number]
@@ -110,6 +118,14 @@ def _rows(case: Case, release: str, note: str) -> Iterator[tuple[str, str]]:
     yield "in a served text", served_text(case)
     yield "rule", f"{rule.words} ({rule.source})" if rule is not None else ""
     yield "confirmed", note
+
+
+def _lines_within(room: int, texts: Iterable[str]) -> Iterator[str]:
+    """The texts, a line each, as long as there is room."""
+    for text in texts:
+        if room > 0:
+            yield brief(text, room)
+        room -= len(text)
 
 
 def _laws(case: Case, outcomes: Sequence[Expected | Outcome]) -> Record | None:

@@ -17,7 +17,7 @@ from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.report.bisection import ROOM as ROOM_OF_BISECTION
 from statecheck.report.bisection import Bisection, save, with_section
-from statecheck.report.failure import PATHS, TYPED, Entry
+from statecheck.report.failure import PATHS, STEPS, TYPED, Entry
 from statecheck.report.scripts.script import repro_script, repro_test
 from statecheck.report.sections import TEST, Section, report_sections
 from statecheck.subject import Subject
@@ -109,7 +109,7 @@ def _plain(text: str) -> str:
 
 
 def entry_lines(entry: Entry, width: int = 0) -> Iterator[str]:
-    """The entry as lines of text that break between words; paths and commands stay whole, so that they can be pasted.
+    """The entry as lines of text that break between words; paths and commands stay whole, so that they can be pasted, and each step has lines of its own.
 
     Args:
         width: of the lines; 0 for one line of each row.
@@ -118,7 +118,10 @@ def entry_lines(entry: Entry, width: int = 0) -> Iterator[str]:
     indent = 4 + max((len(label) for label, _ in entry.rows), default=0)
     for label, text in entry.rows:
         shown = text if label in TYPED else text.replace("**", "")
-        yield from _wrapped(shown, 0 if label in PATHS else width, f"  {label}".ljust(indent), " " * indent)
+        first, *others = shown.splitlines() or [""] if label in STEPS else [shown]
+        yield from _wrapped(first, 0 if label in PATHS else width, f"  {label}".ljust(indent), " " * indent)
+        for step in others:
+            yield from _wrapped(step, width, " " * indent, " " * (indent + 2))
 
 
 def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
@@ -141,7 +144,7 @@ def entry_markdown(entry: Entry, room: int = 400) -> list[str]:
     lines = [f"- **{escaped(entry.headline, room)}**"]
     return lines + [
         f"  - {label}: {code(text[:room]) if label in TYPED else escaped(text.replace('**', ''), room)}"
-        for label, text in entry.rows
+        for label, text in entry.on_lines.rows
     ]
 
 

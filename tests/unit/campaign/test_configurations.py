@@ -142,6 +142,9 @@ def test_a_verdict_says_for_how_many_models_a_property_passed() -> None:
         "passed for 2 of 3 models; not applicable for 1: lfm2",
     ]
     assert [row.status for row in record.properties] == [Status.PASSED.value] * 2
+    assert replace(record.properties[0], statuses=dict.fromkeys("abcdefg", "not tested")).share.endswith(
+        "; not tested for 7"
+    )
     assert evidence(record) == "2 of 2 applicable properties selected; 80 of 80 examples compared"
     record.corpus = [
         CorpusRecord(f"{at}.json", word, "") for at, word in enumerate(("FIXED", "KNOWN", "FIXED"))

@@ -47,6 +47,12 @@ def test_documented_functions_are_counted_by_the_names_that_properties_call() ->
     assert Offers(load("impl")).offered == Offers(load("impl")).names
 
 
+def test_a_library_of_sequences_offers_its_operations_and_no_plain_function() -> None:
+    operations = dict.fromkeys(("models", "new", "extend", "length", "drop", "save", "load"), nothing)
+    library = adapted(port(protocol=False, __file__=__file__, STATECHECK_SEQUENCES=1, **operations))
+    assert Offers(library).sentence == "toy_port offers Sequences with drop, load, save"
+
+
 def test_a_name_close_to_a_function_that_is_missing_is_asked_about() -> None:
     offers = Offers(adapted(port(chunk_offset=nothing, query_lens=nothing)))
     assert (

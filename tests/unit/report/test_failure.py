@@ -12,7 +12,7 @@ from statecheck.case import Case
 from statecheck.case.failure import failure_of, outcome_difference
 from statecheck.case.values import Name, Outcome, Raised, Returned, call, record
 from statecheck.report.failure import Entry, failure_entry, headline, should_hold
-from statecheck.report.render import GITHUB, entry_lines, github_annotations, report_text
+from statecheck.report.render import GITHUB, entry_lines, entry_markdown, github_annotations, report_text
 from statecheck.report.scripts.script import repro_script
 from tests.helpers.cases import a_case, subject_of
 from tests.helpers.modules import ROOT
@@ -110,6 +110,15 @@ def test_lines_break_between_words_and_what_is_pasted_stays_whole() -> None:
     assert " ".join(" ".join(lines).split()) == " ".join(
         f"{'wrong ' * 30} call {'f(x) ' * 40} report {path}".split()
     )
+
+
+def test_steps_have_lines_of_their_own_and_one_line_in_markdown() -> None:
+    entry = failure_entry(Case.load(ROOT / "docs/findings/copied-before-it-is-loaded.json")).brief
+    steps = dict(entry.rows)["smallest input"].splitlines()
+    assert len(steps) > 2
+    shown = [line for line in entry_lines(entry, 500) if line.endswith(tuple(steps))]
+    assert len({line.find(step) for line, step in zip(shown, steps, strict=True)}) == 1
+    assert any("; ".join(steps) in line for line in entry_markdown(entry, 500))
 
 
 def test_an_annotation_of_github_is_one_line_that_no_message_ends(monkeypatch: pytest.MonkeyPatch) -> None:
