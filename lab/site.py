@@ -20,6 +20,7 @@ from typing import Any
 from lab.sources import ROOT
 from statecheck.case import Case
 from statecheck.report.scenario_timeline import LEGEND, block_tables, timeline_of
+from statecheck.subject.loading import PROJECTS
 
 PAGES = ROOT / "build/site-pages"
 ROOT_PAGES = {"README.md": "index.md", "PROTOCOL.md": "PROTOCOL.md", "CHANGELOG.md": "CHANGELOG.md"}
@@ -28,6 +29,11 @@ FOUND_FIRST = {"tutorial.md", "verdicts.md", "faq.md", "install.md", "conformanc
 """Pages that the site's search names before long ones, in which each word stands more often."""
 _BOOST = "---\nsearch:\n  boost: 4\n---\n\n"
 RESULTS = {"vLLM": "compatibility.json", "SGLang": "compatibility-sglang.json"}
+_ABOUT = {
+    "vLLM": ("Functions, builders and kernels that are called by themselves", "compatibility.md"),
+    "SGLang": ("Functions, kernels and scenarios of the engine", "compatibility.md#sglang"),
+}
+"""What the results are about, and the page that has all of them."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^( *)```", re.MULTILINE)
 _STYLE = """\
@@ -78,19 +84,24 @@ def scoreboard() -> str:
         "# Scoreboard",
         "",
         "What was verified in each release, what differs, and since when. *Passed* counts properties of which an example was compared and none failed; a *known* defect is",
-        "declared and described. A bar has the shares of the applicable properties: green passed, yellow known, red new. The cells of each release are on the pages of [vLLM](compatibility.md),",
-        "[engines](engine-adapters.md) and [sequences](sequences-tables.md).",
+        "declared and described. A bar has the shares of the applicable properties: green passed, yellow known, red new. Reports stand under [findings](findings/README.md).",
         "",
     ]
+    lines += _conformance(sorted((ROOT / "docs/results").glob("conformance*.json")))
     for engine, file in RESULTS.items():
         lines += _of_engine(engine, json.loads((ROOT / file).read_text(encoding="utf-8")), _date_of(file))
-    lines += _conformance(sorted((ROOT / "docs/results").glob("conformance*.json")))
     return "\n".join(lines) + "\n"
 
 
 def _of_engine(engine: str, data: Mapping[str, Any], date: str) -> Iterator[str]:
     defects = {one["id"]: one for one in data["known"]}
-    yield from (f"## {engine}", "", f"Results in `{RESULTS[engine]}`, last changed on {date}.", "")
+    about, page = _ABOUT[engine]
+    yield from (
+        f"## {engine} by release",
+        "",
+        f"{about}, each cell on [a page of its own]({page}). Results in `{RESULTS[engine]}`, last changed on {date}.",
+        "",
+    )
     yield from (
         "| release | device | shares | passed | known | new | not applicable | examples |",
         "|---|---|---|---|---|---|---|---|",
@@ -170,28 +181,32 @@ def _linked(defect: Mapping[str, Any]) -> str:
 
 
 def _conformance(files: Sequence[Path]) -> Iterator[str]:
-    if not files:
-        return
+    """The newest releases: the fixed examples of a profile on each."""
     yield from (
-        "## Conformance runs",
+        "## The newest releases",
         "",
-        "| subject | release | profile | suite | date | verdict | properties |",
+        "The fixed examples of [a profile](conformance.md): *engines* are scenarios in the release's own scheduler, *sequences* are those of a library with caches, *recurrences* are kernels.",
+        "*Others* are not applicable, or not tested.",
+        "",
+        "| release | profile | shares | passed | known | new | others | date |",
+        "|---|---|---|---|---|---|---|---|",
     )
-    yield "|---|---|---|---|---|---|---|"
     for file in files:
         run = json.loads(file.read_text(encoding="utf-8"))
-        counts = ", ".join(f"{count} {status}" for status, count in run["counts"].items())
-        profile = f"{run['profile']} {run['profile_version']}"
+        if run["subject"] not in PROJECTS:
+            continue
+        counts = Counter(run["counts"])
+        states = {name: counts.pop(name, 0) for name in ("passed", "known", "FALSIFIED")}
         row = (
-            run["subject"],
-            run["release"],
-            profile,
-            run["suite"],
+            f"{PROJECTS[run['subject']].name} {run['release']}",
+            f"{run['profile']} {run['profile_version']}",
+            _bar({"passed": states["passed"], "known": states["known"], "new": states["FALSIFIED"]}),
+            *states.values(),
+            counts.total(),
             run["date"][:10],
-            run["verdict"],
-            counts,
         )
         yield f"| {' | '.join(map(str, row))} |"
+    yield ""
 
 
 def _date_of(file: str) -> str:
