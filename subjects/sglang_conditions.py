@@ -64,11 +64,14 @@ class _WrongPrefix:
         return any(
             row["tokens"] == 1
             and row["computed"] == self.tokens - 1
-            and any(
-                neighbour["begins"] or neighbour["tokens"] != 1 for neighbour in (beside, *others.values())
-            )
+            and not all(self.is_decode(*neighbour) for neighbour in ((name, beside), *others.items()))
             for (beside, others), (row, _) in pairs
         )
+
+    def is_decode(self, name: str, row: Mapping[str, Any]) -> bool:
+        """Whether the row of a request is one token behind its prompt, whose last chunk may be one token, too."""
+        is_behind = row["computed"] >= len(self.prompts.get(name, ()))
+        return bool(row["tokens"] == 1 and is_behind and not row["begins"])
 
 
 def _wrong(case: Case, strategy: str) -> _WrongPrefix | None:

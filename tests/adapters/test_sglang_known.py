@@ -234,6 +234,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("kept_in_the_same_slot", scenario(prompt=2, between=[{**decode(2), **CHUNK}, decode(3)], last=4), True),
         ("kept_in_the_same_slot", scenario(("r0", 16, ()), **WIDE), True),
         ("kept_in_the_same_slot", begun_with(ALIKE, scenario()), True),
+        ("kept_in_the_same_slot", begun_with(ALIKE, scenario(prompt=2, between=[decode(2), decode(3)], last=4)), True),
         ("kept_in_the_same_slot", scenario(between=[decode(2)]), False),
         ("kept_in_the_same_slot", scenario(prompt=2, between=[decode(2), decode(3)], last=4), False),
         ("kept_in_the_same_slot", scenario(("r0", 12, ()), **WIDE), False),
