@@ -347,11 +347,19 @@ def _saves_placeholders(s: RecordedScenario) -> bool:
 
 
 def _given_away_before_its_save(s: RecordedScenario) -> bool:
-    """Whether another request got a block of the request whose tokens are saved, in a step behind the last one that the latter ran in."""
+    """Whether another request got a block of the request whose tokens are saved: in a step behind the last one that the latter ran in, or a block that
+    could be hit as its tokens until the last step.
+    """
     tables = [step["tables"] for step in s.returned]
     ran = max((at for at, rows in enumerate(tables) if any(row[0] == s.request for row in rows)), default=-1)
     own = {block for rows in tables[: ran + 1] for name, _, _, block in rows if name == s.request}
-    return any(block in own for rows in tables[ran + 1 :] for _, _, _, block in rows)
+    given = {block for rows in tables[ran + 1 :] for _, _, _, block in rows}
+    hits = [{(name, block) for _, block, name, _ in step["published"]} for step in s.returned[-2:]]
+    lost = {block for name, block in hits[0] - hits[-1] if name == s.request}
+    others = {block for name, _, _, block in tables[-1] if name != s.request} | {
+        block for _, block in hits[-1]
+    }
+    return bool(own & given or lost & others)
 
 
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -104,17 +105,22 @@ def with_connector(case: Case, **of_connector: Any) -> Case:
     )
 
 
-def saved_behind(*tables: tuple[tuple[str, int, int, int], ...], **settings: Any) -> Case:
-    """Steps with these blocks of requests, and a block that is saved with a wrong state as tokens of r1."""
+def saved_behind(
+    *tables: tuple[tuple[str, int, int, int], ...], hits: Sequence[Sequence[Any]] = (), **settings: Any
+) -> Case:
+    """Steps with these blocks of requests, and with blocks that may be hit, and a block that is saved with a wrong state as tokens of r1."""
     rows: tuple[Row, ...] = (PROMPT,) * len(tables)
     case = ends_with(ANOTHERS, law="saved", rows=rows, **({"connector": "offloading"} | settings))
     ended = [outcome.value for outcome in case.actual[-len(tables) :] if isinstance(outcome, Returned)]
     steps = [
-        Returned(record("LiveStep", **dict(value.fields), tables=rows))
-        for value, rows in zip(ended, tables, strict=True)
+        Returned(record("LiveStep", **dict(value.fields), tables=rows, published=published))
+        for value, rows, published in zip(ended, tables, hits or [()] * len(tables), strict=True)
         if isinstance(value, Record)
     ]
     return replace(case, actual=(*case.actual[: -len(tables)], *steps))
+
+
+RUNS = (("r1", 0, 0, 1),)
 
 
 def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
@@ -466,6 +472,10 @@ def goes_on_behind_a_pause(
         ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r0", 1, 1, 2),)), False),
         ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r1", 0, 0, 1),)), False),
         ("given_away_before_its_save", saved_behind((("r1", 0, 0, 1),), (("r0", 1, 1, 1),), runner="V1"), False),
+        ("given_away_before_its_save", saved_behind(RUNS, RUNS, hits=(((1, 2, "r1", 4),), ((1, 2, "r0", 4),))), True),
+        ("given_away_before_its_save", saved_behind(RUNS, (("r0", 1, 0, 2),), hits=(((1, 2, "r1", 4),), ())), True),
+        ("given_away_before_its_save", saved_behind(RUNS, RUNS, hits=(((1, 2, "r1", 4),), ())), False),
+        ("given_away_before_its_save", saved_behind(RUNS, (("r0", 1, 0, 2),), hits=(((1, 2, "r1", 4),),) * 2), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=9, rows=(FILLED,), **STORED), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=4, rows=(FILLED,), **STORED), False),
