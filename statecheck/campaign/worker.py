@@ -477,11 +477,15 @@ class Worker:
             case Explore():
                 self.events.send(Exploration(self, task).run())
             case Replay():
+                from statecheck.diagnose.diagnosis import with_functions_called
+
                 path = Path(task.path)
                 entry = read(path) or CorpusFile(path, None, "it is gone")
                 with quietly():
                     port = self.isolated_port() if task.isolated else self.watched
                     result, case = replayed(entry, self.context.subject, self.setting.device, port)
+                    if case is not None and case.failure is not None:
+                        case = with_functions_called(case, self.context.subject)
                 content = {} if case is None else case.to_data()
                 self.events.send(Replayed(result, content, self.take_launches()))
             case RunCanary():

@@ -337,8 +337,10 @@ class _Writer:
         seen = actual.value if isinstance(actual, Returned) else _Other()
         leaves = list(_leaves("result", expected.value, seen, variables, self.case))
         differing = [(place, want) for place, want, got in leaves if want != got]
+        # Numbers that are equal may have another type, such as a list in place of a tensor.
+        differing = differing or ([] if behind else list(_other_types("result", expected.value, seen)))
         if not differing and not behind:
-            _refuse("what differs is none of the numbers of the result", self.case)
+            _refuse("what differs is no number and no type of the result", self.case)
         yield from (*given, *before)
         if differing and differing[0][0] == "result" and isinstance(differing[0][1], (list, dict)):
             yield f"result = as_lists({written})"
@@ -553,6 +555,20 @@ def _leaves(
             yield from _leaves(f"{place}[{number}]", item, found, variables, case)
     else:
         _refuse(f"the result has a {type(want).__name__}", case)
+
+
+def _other_types(place: str, want: Value, got: Value) -> Iterator[tuple[str, Any]]:
+    """Expressions for the types of a result that are others than they should be, each with what it should be."""
+    if isinstance(want, Tensor) and isinstance(got, Tensor):
+        yield from [(f"str({place}.dtype)", f"torch.{want.dtype}")] * (want.dtype != got.dtype)
+        yield from [(f"list({place}.shape)", list(want.shape))] * (want.shape != got.shape)
+    elif isinstance(want, Tensor):
+        yield f"str(getattr({place}, 'dtype', type({place}).__name__))", f"torch.{want.dtype}"
+    elif type(want) is not type(got):
+        yield f"type({place}).__name__", type(want).__name__
+    elif isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        for number, (item, found) in enumerate(zip(want, got, strict=True)):
+            yield from _other_types(f"{place}[{number}]", item, found)
 
 
 class _Other:

@@ -43,16 +43,13 @@ from tests.helpers.processes import run_python
 from tests.unit.report.defects import DEFECTS, DefectiveModule, falsified, source
 
 REPLAYED = {
-    "dtype",
-    "list for tuple",
-    "bool for int",
     "record of another class",
     "layout not read",
     "argument written",
     "gap written",
     "field of a named record written",
 }
-"""Defects that a comparison of numbers does not show: the script replays the case."""
+"""Defects that plain calls do not show: the script replays the case."""
 HALVES = "def halved(x):\n    return x // 2\n"
 MENDED = "def halved(x):\n    return x // 2 + 1\n"
 MOST_LINES, LINES_OF_TRITON = 75, 18
@@ -457,10 +454,6 @@ REFUSED = {
     ),
     "chance": (DEPENDENT, "the failure depends on chance"),
     "an engine": (a_half(steps=(call("LiveEngine", settings=1),)), "a forward of statecheck's own"),
-    "a type alone": (
-        a_half(actual=(Returned(True),), expected=(Returned(1),)),
-        "what differs is none of the numbers",
-    ),
     "a function of the harness": (
         a_half(steps=(call("harness.owned_fields", owner=1, result=2),)),
         "harness.owned_fields is statecheck's own",
@@ -516,6 +509,16 @@ LINES = {
         "x.copy_(torch.tensor([2], dtype=torch.int32))",
     ),
     "a type": (a_half(steps=(call("halved", x=DType("int8")),)), "halved(torch.int8)"),
+    "a result of another type": (
+        a_half(actual=(Returned(True),), expected=(Returned(1),)),
+        "assert type(result).__name__ == expected",
+    ),
+    "a result in another dtype": (
+        a_half(
+            actual=(Returned(([], Tensor("int64", (0,), ()))),), expected=(Returned((int32([]), int32([]))),)
+        ),
+        "assert str(result[1].dtype) == expected",
+    ),
 }
 
 
