@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from statecheck.case.values import (
     CANARY,
     ITEM_SIZES,
+    Address,
     Attribute,
     Bounded,
     BufferMaker,
@@ -305,6 +306,10 @@ def _brief_reference(value: Value, limit: int) -> str:
             return f"<{type(value).__name__.lower()} of {brief(value.of, limit)}>"
         case Attribute():
             return f"{brief(value.of, limit)}.{value.path}"
+        case SameAs():
+            return f"{value.path} itself"
+        case Address():
+            return f"the address of {value.argument} + {value.offset} bytes"
         case _:
             return repr(value)
 
