@@ -26,6 +26,7 @@ from statecheck.kernels.arithmetic import operation as arithmetic_of
 from statecheck.kernels.private import ASTSource, GPUTarget, get_cache_manager, passes
 from statecheck.kernels.private import native_ir as native
 from statecheck.kernels.source import tiles
+from statecheck.kernels.source.block_pointers import block_pointers
 from statecheck.kernels.source.generate import written
 from statecheck.kernels.source.ir import SourcePlace, Type
 from statecheck.kernels.source.parse import parsed
@@ -89,7 +90,8 @@ def _lowered(source: ASTSource, options: Any, backend: Any) -> str:
     native.load_dialects(context)
     backend.load_dialects(context)
     functions = backend.get_codegen_implementation(options)
-    module = source.make_ir(TARGET, options, functions, backend.get_module_map(), context)
+    with block_pointers():
+        module = source.make_ir(TARGET, options, functions, backend.get_module_map(), context)
     module = backend.make_ttir(module, {}, options, _CAPABILITY)
     text = str(module)
     if "tensordesc" not in text:
