@@ -43,8 +43,11 @@ CHUNKED = ("conv_prefill", "ssd_prefill", "delta_chunk", "gdn_chunk", "kda_chunk
 """Functions that cut rows into chunks: rows may begin without a state."""
 _ALL = (*RECURRENT, *CHUNKED)
 CONTINUED_BY = dict(zip(CHUNKED, RECURRENT, strict=True))
+NO_SLOT = -1
+"""Of a draft whose state is not kept."""
 NO_REQUEST = 99
 """The sequence of a row of padding."""
+LIGHTNING_CHUNK = 256
 SSD_CHUNK, SSD_WIDE_CHUNK = 16, 128
 """Tokens of a chunk, where the caller chooses: less than a tile of a kernel has, and more."""
 
@@ -54,7 +57,7 @@ class Row:
     """A row of a batch: so many tokens of a sequence from its token `first` on, and where its state is.
 
     Args:
-        slots: the slot; with drafts one for each token. None for a row of padding.
+        slots: the slot; with drafts one for each token, or `NO_SLOT`. None for a row of padding.
         accepted: with drafts, the tokens of the last step that were accepted.
         is_fresh: it begins without a state.
     """
@@ -158,7 +161,9 @@ class Batch:
 
     @property
     def state_dtype(self) -> str:
-        return self.dtype if self.is_conv else "float32"
+        """That of a convolution's inputs; else float32, or what a cache of decodes in the inputs' type has."""
+        is_typed = self.function in RECURRENT and "typed states" in self.options
+        return self.dtype if self.is_conv or is_typed else "float32"
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -191,7 +196,9 @@ class Batch:
         if name == self._written and "few writes" in self.options and self.function in CHUNKED:
             found = replace(found, every=_FEW_WRITES)
         if "all bits" in self.options:
-            of_inputs = name in _TYPED or (name == "state" and self.is_conv)
+            of_inputs = name in _TYPED or (
+                name == "state" and (self.is_conv or self.state_dtype != "float32")
+            )
             found = found.finer(_BITS_OF_INPUTS if of_inputs else _BITS_OF_FLOAT32)
         return found
 
@@ -209,7 +216,8 @@ class Batch:
         numbers = self._numbers(name)
         for row in self.rows:
             for at in range(row.first, row.first + row.length):
-                key = f"{self.seed} {name} {row.sequence} {at}"
+                of_few = name == "k" and "few keys" in self.options
+                key = f"{self.seed} {name} {row.sequence} {at % _FEW_KEYS if of_few else at}"
                 found += numbers.of(key, width) if self._is_read(row) else self._unread(width)
         return found + self._unread(width * self.spare_tokens)
 
@@ -229,6 +237,8 @@ class Batch:
             if row.slots is None or row.is_fresh:
                 continue
             for column, slot in enumerate(row.slots):
+                if slot == NO_SLOT:
+                    continue
                 key = f"{self.seed} state {row.sequence} {column}"
                 start = view.offset + (slot + self.first_slot) * view.strides[0] - begins
                 for place, number in zip(places, self._numbers("state").of(key, len(places)), strict=True):
@@ -298,10 +308,12 @@ class Batch:
         self, number: int, name: str, shape: Sequence[int], dtype: str = "float32"
     ) -> tuple[Let, View]:
         """Numbers of the layer: the same for every batch."""
+        apart = 2 if "strided parameters" in self.options and name in _STRIDED else 1
         values = self._numbers(name).of(f"{self.seed} {name}", prod(shape))
         held = f"{name}{number}"
-        raw = raw_floats(values, dtype)
-        return Let(held, Tensor("uint8", (len(raw),), raw)), View(held, dtype, tuple(shape))
+        raw = raw_floats([one for value in values for one in (value, *self._unread(apart - 1))], dtype)
+        strides = tuple(apart * stride for stride in dense_strides(tuple(shape))) if apart > 1 else None
+        return Let(held, Tensor("uint8", (len(raw),), raw)), View(held, dtype, tuple(shape), strides)
 
     def _gates(self, number: int, name: str, shape: tuple[int, ...]) -> tuple[Let, View]:
         """Float32 numbers of every token."""
@@ -319,7 +331,7 @@ class Batch:
         width = 1 if self.drafts is None or self.is_conv else 1 + self.drafts
         null = self.profile.null_slots[0]
         rows = [
-            [slot + self.first_slot for slot in row.slots[:width]]
+            [null if slot == NO_SLOT else slot + self.first_slot for slot in row.slots[:width]]
             if row.slots is not None
             else [null] * width
             for row in self.rows
@@ -395,11 +407,13 @@ class Batch:
         """Mamba-2 has one decay for a head, which kernels are handed as a view that repeats it; Mamba-1 has a matrix."""
         value_heads, values, keys = self.state_shape
         one_decay = self.function == "ssd_prefill" or "one decay" in self.options
+        one_time = one_decay and (self.function == "ssd_prefill" or "many times" not in self.options)
         for name, shape in (("dt", (value_heads,)), ("A", (value_heads,)), ("dt_bias", (value_heads,))):
-            own = shape if one_decay else (*shape, values) if name != "A" else (*shape, values, keys)
+            is_one = one_decay if name == "A" else one_time
+            own = shape if is_one else (*shape, values) if name != "A" else (*shape, values, keys)
             made = self._gates(number, name, own) if name == "dt" else self._parameter(number, name, own)
             let, view = made
-            if one_decay and self.function != "ssd_prefill":
+            if is_one and self.function != "ssd_prefill":
                 wide = (values, keys) if name == "A" else (values,)
                 view = replace(
                     view,
@@ -416,7 +430,7 @@ class Batch:
         if "skip" in self.options:
             let, view = self._parameter(number, "D", (value_heads, values))
             if one_decay and "one skip" in self.options:
-                view = replace(view, strides=(1, 0))
+                view = replace(view, strides=((view.strides or (values, 1))[1], 0))
             given("D", (let, view))
 
     # What came of it.
@@ -444,6 +458,8 @@ class Batch:
         """Tokens of a chunk."""
         if self.function == "ssd_prefill":
             return SSD_WIDE_CHUNK if "wide chunks" in self.options else SSD_CHUNK
+        if self.function in self.profile.lightning:
+            return LIGHTNING_CHUNK
         return 1 if self.is_conv else self.profile.chunk
 
     # The same otherwise.
@@ -455,16 +471,39 @@ class Batch:
             function = offered[_ALL.index(self.function) % len(offered)]
             own, other = _sizes_of(self.function), _sizes_of(function)
             sizes = other[own.index(self.sizes) % len(other)]
-            found = replace(self, function=function, sizes=sizes)
+            cut = [replace(row, length=min(row.length, max(_AROUND_CHUNKS))) for row in self.rows]
+            found = replace(self, function=function, sizes=sizes, rows=tuple(cut))
         if found.function in self.profile.without_shared_heads:
             found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
+        if found.function in self.profile.lightning:
+            found = found._as_lightning()
         if found.function in self.profile.without_drafts and found.drafts is not None:
             rows = [
                 replace(row, accepted=1, slots=None if row.slots is None else row.slots[:1])
                 for row in found.rows
             ]
             found = replace(found, drafts=None, rows=tuple(rows))
+            if any(row.length > 1 for row in rows):
+                found = replace(found, options=found.options - {"typed states"})
         return found
+
+    def _as_lightning(self) -> Batch:
+        """The same for lightning attention: one row is long, for a part of the batches more than a chunk. States are large, so that a long row has one head."""
+        longest = max(self.rows, key=lambda row: row.length)
+        lengths = [
+            row.length * 4
+            if row is longest and row.length in (65, 70)
+            else min(row.length, LIGHTNING_CHUNK // 4 if row is longest else _MOST_TOKENS)
+            for row in self.rows
+        ]
+        heads = 1 if longest.length > _MOST_TOKENS else 2
+        return replace(
+            self,
+            sizes=Sizes(heads, heads, 64, 64),
+            dtype="float32",
+            options=self.options | {"constant decay"},
+            rows=tuple(replace(row, length=length) for row, length in zip(self.rows, lengths, strict=True)),
+        )
 
     def far_away(self) -> Batch:
         """The same in a pool whose used slots begin behind 2**31 elements."""
@@ -482,8 +521,9 @@ class Batch:
 
     def relabelled(self, slots: Sequence[int]) -> Batch:
         """Each slot with another number."""
+        numbers = {NO_SLOT: NO_SLOT} | dict(enumerate(slots))
         rows = [
-            replace(row, slots=None if row.slots is None else tuple(slots[slot] for slot in row.slots))
+            replace(row, slots=None if row.slots is None else tuple(numbers[slot] for slot in row.slots))
             for row in self.rows
         ]
         return replace(self, rows=tuple(rows))
@@ -537,33 +577,42 @@ _SHORT_KEYS = Numbers(-1, 1, 2.0**-10)
 """Their squares are about as large as the small constant of a norm."""
 _FEW_WRITES = 8
 """Of so many tokens one writes. What others leave is not rounded anew, so that a bound stays small over a whole chunk."""
+_FEW_KEYS = 3
+"""So many keys a row has, so that what a token takes away was written far before it, and what that took away, too."""
 _TYPED = ("x", "q", "k", "v", "B", "C", "z", "weight", "bias")
+_STRIDED = ("weight", "A", "D", "dt_bias")
+"""Parameters that may be views."""
 _BITS_OF_INPUTS, _BITS_OF_FLOAT32 = 7, 14
 """As many as bfloat16 holds exactly; and more than any type of a product's factors."""
 
 _SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40))
 _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
+_MANY_TOKENS = 8200
+"""More than a table of 1,024 programs of eight tokens has."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
     for channels in (2, 3, 5, _MANY_CHANNELS, _MANY_CHANNELS)
     for width in (2, 3, 4)
-)
+) + (Sizes(2, 2, 5, 1), Sizes(3, 3, 6, 1))
 """Few, since kernels are compiled for each; of each kind some are more than a tile of a kernel has, which is 32, 64 or 256.
 
 The kernels of the delta rule have up to four blocks of 64 keys, and those of SSD read states of more than 128 keys in several steps.
 """
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "conv": ("bias", "activation", "window first"),
-    "ss": ("gate", "softplus", "skip", "one skip", "one decay", "wide chunks", "few writes", "slow", "steep"),
-    "linear": ("decay", "constant decay", "few writes", "slow", "steep", "strided gates"),
-    "delta": ("norm", "short keys", "few writes"),
-    "gdn": ("norm", "short keys", "few writes", "slow", "steep"),
-    "kda": ("norm", "short keys", "few writes", "slow", "steep"),
+    "conv": ("bias", "activation", "window first", "strided parameters"),
+    "ss": (
+        *("gate", "softplus", "skip", "one skip", "one decay", "many times", "typed states"),
+        *("strided parameters", "wide chunks", "few writes", "slow", "steep"),
+    ),
+    "linear": ("decay", "constant decay", "few writes", "slow", "steep", "strided gates", "typed states"),
+    "delta": ("norm", "short keys", "few keys", "few writes", "typed states"),
+    "gdn": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "typed states"),
+    "kda": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "typed states"),
 }
 _ALL_OPTIONS = sorted({"all bits", *chain.from_iterable(_OPTIONS.values())})
-_SELDOM = {"few writes", "steep"}
-"""Options with which less is written, or a state is soon forgotten."""
+_SELDOM = {"few writes", "steep", "typed states"}
+"""Options with which less is written, a state is soon forgotten, or a bound is wide."""
 _SOMETIMES = st.sampled_from((False, True, False))
 _MOST_TOKENS = 4
 _AROUND_CHUNKS = (15, 16, 17, 33, 63, 64, 65, 70, 130)
@@ -588,19 +637,22 @@ def batches(
     *,
     drafts: bool | None = None,
     padding: bool = True,
+    long_prompts: bool = False,
 ) -> Batch:
     """Batches of a function of the group.
 
     Args:
         drafts: whether rows have drafts; None: either.
         padding: whether there are rows and tokens of padding.
+        long_prompts: whether a convolution may have one that fills a table of programs.
     """
     has_drafts = group is RECURRENT and (draw(st.booleans()) if drafts is None else drafts)
     most_drafts = draw(st.sampled_from((0, 1, 2, 3, 3))) if has_drafts else None
     columns = 1 if most_drafts is None else 1 + most_drafts
     lengths = _lengths(group) if most_drafts is None else st.integers(0, columns)
-    if drafts is None and most_drafts is None and group is RECURRENT and draw(st.booleans()):
-        # Layers hand plain decodes over without the starts of rows.
+    are_plain = group is RECURRENT and drafts is None and draw(_SOMETIMES if has_drafts else st.booleans())
+    if are_plain:
+        # Layers hand plain decodes over without the starts of rows, and some to slots that they did not come from.
         lengths = st.just(1)
     drawn = draw(
         st.lists(
@@ -622,6 +674,11 @@ def batches(
         )
         for number, (first, length, accepted, is_fresh) in enumerate(drawn)
     ]
+    if padding and columns > 1 and draw(_SOMETIMES):
+        rows = [
+            replace(row, slots=(*(row.slots or ())[:-1], NO_SLOT)) if row.accepted < columns else row
+            for row in rows
+        ]
     if padding and draw(st.booleans()):
         rows.insert(draw(st.integers(0, len(rows))), Row(NO_REQUEST, 0, draw(st.integers(0, 1)), None))
     function = draw(st.sampled_from(group))
@@ -629,6 +686,12 @@ def batches(
     if sizes.heads == _MANY_CHANNELS:
         # Numbers of hundreds of channels take long to draw and to compare.
         rows = [replace(row, length=min(row.length, _FEW_TOKENS)) for row in rows]
+    elif long_prompts and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:
+        rows = [replace(row, length=_MANY_TOKENS) if row.sequence == 0 else row for row in rows]
+    options = {option for option in _ALL_OPTIONS if draw(_SOMETIMES if option in _SELDOM else st.booleans())}
+    if not (are_plain or has_drafts):
+        # A kernel that takes a row in one go rounds a state once, and one that takes a token at a time after each.
+        options -= {"typed states"}
     return Batch(
         function,
         sizes,
@@ -636,16 +699,14 @@ def batches(
         slots,
         draw(st.integers(0, 15)),
         draw(st.sampled_from(("float32", "bfloat16", "float16"))),
-        frozenset(
-            option for option in _ALL_OPTIONS if draw(_SOMETIMES if option in _SELDOM else st.booleans())
-        ),
+        frozenset(options),
         most_drafts,
         draw(st.booleans()),
         draw(st.integers(0, 2)) if padding else 0,
         draw(st.integers(0, 3)),
         draw(st.booleans()),
         draw(st.booleans()),
-        draw(schedules()),
+        "" if any(row.length == _MANY_TOKENS for row in rows) else draw(schedules()),
     )
 
 

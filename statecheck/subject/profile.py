@@ -36,6 +36,8 @@ class Profile(Variants):
     """The functions whose rows have neither drafts nor accepted counts."""
     without_shared_heads: tuple[str, ...] = ()
     """The functions of which each head of values has queries and keys of its own."""
+    lightning: tuple[str, ...] = ()
+    """The functions that are lightning attention: in float32, with one decay for a head, and 64 keys and values; in chunks of 256 tokens."""
     chunks_of_batches: tuple[str, ...] = ()
     """The functions whose chunks go over all rows of a batch, so that the other rows show in the rounding of a row."""
 

@@ -81,7 +81,7 @@ def _on_rows(
     if tokens == 0:
         return out
     there = (slots >= 0) & (starts.diff() > 0)
-    before = states[slots.clamp(min=0).long()]
+    before = states[slots.clamp(min=0).long()].float()
     before[~there if has_state is None else ~(there & has_state)] = 0
     found, after = operation(
         **{name: None if tensor is None else tensor[None, :tokens] for name, tensor in inputs.items()},

@@ -13,7 +13,7 @@ from statecheck.subject.loading import PROJECTS
 from statecheck.subject.profile import Profile
 from subjects import Subject
 from subjects.sglang.engine.core import RadixEngine, RadixSettings, RadixStep
-from subjects.sglang.recurrences import WITHOUT_DRAFTS, Recurrences
+from subjects.sglang.recurrences import Recurrences
 from subjects.sglang.release import RELEASE_NAME
 from subjects.sglang.shapes import MambaStateShapeCalculator
 from subjects.sglang.state_slots import StateSlots
@@ -44,9 +44,9 @@ SUBJECT = Subject(
     profile=Profile(
         accumulates={
             **dict.fromkeys(("conv_update", "conv_prefill"), "input"),
-            "ssd_prefill": "dot",
+            **dict.fromkeys(("ssd_prefill", "gdn_chunk", "kda_chunk"), "dot"),
         },
-        without_drafts=WITHOUT_DRAFTS,
+        without_shared_heads=("kda_chunk",),
         chunks_of_batches=("ssd_prefill",),
     ),
     refuses=False,

@@ -1,7 +1,4 @@
-"""The release's kernels of recurrences, by the names of docs/recurrences.md. Its kernels for decodes take a token of each row.
-
-Its chunked kernels of GDN and KDA are not offered: they use block pointers, which Triton 3.9 has no more.
-"""
+"""The release's kernels of recurrences, by the names of docs/recurrences.md. Its kernels for decodes take a token of each row."""
 
 from __future__ import annotations
 
@@ -11,20 +8,27 @@ from typing import Any
 
 import torch
 
-from statecheck.subject.subject import first_offered
+from statecheck.subject.subject import NotOffered, first_offered
 from subjects.kit.gates import raw_gates
 from subjects.sglang.release import RELEASE_NAME
 
-__all__ = ["WITHOUT_DRAFTS", "Recurrences"]
+__all__ = ["Recurrences"]
 assert RELEASE_NAME, "the release is looked at first, so that its packages can be imported"
 _CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
 _SSM = "sglang.kernels.ops.mamba.triton_ops.mamba_ssm:selective_state_update"
 _SSD = "sglang.kernels.ops.mamba.triton_ops.ssd_combined:mamba_chunk_scan_combined"
 _METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
 _FLA = "sglang.kernels.ops.attention.fla.fused_recurrent"
+_CHUNKS = "sglang.kernels.ops.attention.fla.chunk:chunk_gated_delta_rule"
+_KDA_CHUNKS = "sglang.kernels.ops.attention.fla.kda:chunk_kda"
+_STEEPEST = -5.4
+"""The logarithm of 2**126, by 16 tokens."""
 _GATING = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update"
-WITHOUT_DRAFTS = ("conv_update", "ssm_update", "gdn_recurrent", "kda_recurrent")
-"""Drafts go through other arguments, which name buffers of their own and no slots."""
+
+
+def _require_branch(weight: Any) -> None:
+    if weight.shape[1] > 4:
+        raise NotOffered("a convolution of a width of more than 4, which its kernel has no branch for")
 
 
 @contextmanager
@@ -51,6 +55,51 @@ def _decodes(slots: Any, query_start_loc: Any) -> Iterator[tuple[Any, Any]]:
     for at in range(int(lengths.max())):
         there = lengths > at
         yield (starts[there] + at).long(), slots[there]
+
+
+def _drafted(slots: Any, query_start_loc: Any, num_accepted: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Rows of the same number of tokens, as steps with drafts have: the places of their tokens, which rows they are, and a number in a buffer for each."""
+    lengths = query_start_loc.diff()
+    for length in lengths[(lengths > 0) & (_read(slots, num_accepted) >= 0)].unique().tolist():
+        rows = (lengths == length).nonzero().flatten()
+        places = query_start_loc[:-1][rows].long()[:, None] + torch.arange(length, device=slots.device)
+        yield places, rows, torch.arange(len(rows), dtype=torch.int32, device=slots.device).flip(0)
+
+
+def _read(slots: Any, num_accepted: Any) -> Any:
+    """The slots that rows with drafts read: those of their last accepted tokens."""
+    return slots.gather(1, num_accepted[:, None].long() - 1)[:, 0]
+
+
+def _keep(states: Any, kept: Any, slots: Any) -> None:
+    """Write the states behind drafts, by row and token, to their slots, as the release writes that of the last accepted one."""
+    there = slots >= 0
+    states[slots[there].long()] = kept[there].to(states.dtype)
+
+
+def _verified(states: Any, x: Any, slots: Any, query_start_loc: Any, num_accepted: Any) -> Iterator[Any]:
+    """For rows of the same number of tokens: their places, the slots that they read, and a buffer that is copied to the slots of drafts afterwards."""
+    for places, rows, numbers in _drafted(slots, query_start_loc, num_accepted):
+        kept = states.new_full((*places.shape, *states.shape[1:]), float("nan"))
+        yield (
+            places,
+            _read(slots, num_accepted)[rows],
+            {
+                "disable_state_update": True,
+                "intermediate_states_buffer": kept,
+                "intermediate_state_indices": numbers,
+                "cache_steps": places.shape[1],
+                "retrieve_parent_token": _chain(x[places], states),
+            },
+        )
+        _keep(states, kept.flip(0), slots[rows, : places.shape[1]])
+
+
+def _chain(tokens: Any, states: Any) -> Any:
+    """The parent of each draft in a tree that is a chain, for a part of the calls: a draft then begins with its parent's state in the buffer, which is rounded if it is not float32."""
+    if tokens.dtype != torch.bfloat16 or states.dtype != torch.float32:
+        return None
+    return torch.arange(-1, tokens.shape[1] - 1, device=tokens.device).clamp(min=0).repeat(len(tokens), 1)
 
 
 def _packed(
@@ -85,11 +134,24 @@ def _gating(
     states: Any,
     slots: Any,
     query_start_loc: Any,
+    num_accepted: Any = None,
 ) -> Any:
-    """Rows of tokens with raw gates; the kernel reads and writes slots."""
+    """Rows of tokens with raw gates; the kernel reads and writes slots, or with drafts a buffer with the state behind each."""
     out, (raw, logs, offsets, shares) = torch.zeros_like(inputs[2]), raw_gates(g, beta)
-    tokens = int(query_start_loc[-1])
+    tokens, lengths = int(query_start_loc[-1]), query_start_loc.diff()
     q, k, v = (tensor[None] for tensor in inputs)
+    named, verified, kept = slots, {}, None
+    if num_accepted is not None:
+        named, columns = _read(slots, num_accepted), slots.shape[1]
+        numbers = torch.arange(len(slots), dtype=torch.int32, device=slots.device).flip(0)
+        kept = states.new_full((len(slots), columns, *states.shape[1:]), float("nan"))
+        verified = {
+            "disable_state_update": True,
+            "intermediate_states_buffer": kept,
+            "intermediate_state_indices": numbers,
+            "cache_steps": columns,
+            "retrieve_parent_token": _chain(q.new_empty(len(slots), columns), states),
+        }
     if tokens:
         gates = {"A_log": logs, "a": raw[None].flatten(2), "dt_bias": offsets.flatten(), "b": shares[None]}
         with _on_device(v):
@@ -102,13 +164,52 @@ def _gating(
                 v=v,
                 initial_state_source=states,
                 # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
-                initial_state_indices=slots.contiguous(),
+                initial_state_indices=named.contiguous(),
                 scale=scale,
                 use_qk_l2norm_in_kernel=qk_l2norm,
                 cu_seqlens=query_start_loc,
                 is_kda=g.dim() == 3,
+                **verified,
             )
         out[:tokens] = found.reshape(out.shape)[:tokens]
+        if kept is not None:
+            is_token = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
+            _keep(states, kept.flip(0), slots.where(is_token, -1))
+    return out
+
+
+def _in_chunks(
+    name: str, inputs: dict[str, Any], states: Any, slots: Any, starts: Any, has_state: Any, **options: Any
+) -> Any:
+    """Call a chunked operation as a layer does: for rows with tokens, in the slots of which new ones are zero. The kernel leaves rows of padding out.
+
+    States of a pool with gaps are gathered and written back, since the release makes a dense copy of it.
+    """
+    out = torch.zeros_like(inputs["v"])
+    rows = (starts.diff() > 0).nonzero().flatten()
+    if not len(rows):
+        return out
+    # Rows without tokens lie nowhere: the rows around them are the same without them.
+    cut = torch.cat([starts[:1], starts[1:][rows]]).long()
+    named, tokens = slots[rows], int(cut[-1])
+    there = named >= 0
+    states[named[there & ~has_state[rows]].long()] = 0
+    pool, places = states, named
+    if not states.is_contiguous():
+        pool = states[named.clamp(min=0).long()]
+        places = torch.arange(len(rows), dtype=named.dtype, device=named.device).where(there, -1)
+    with _on_device(out):
+        found = first_offered(name)(
+            **{one: tensor[None, :tokens] for one, tensor in inputs.items()},
+            **options,
+            initial_state=pool,
+            # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+            initial_state_indices=places.contiguous(),
+            cu_seqlens=cut,
+        )
+    if pool is not states:
+        states[named[there].long()] = pool[there]
+    out[:tokens] = (found[0] if isinstance(found, tuple) else found).reshape(out[:tokens].shape)
     return out
 
 
@@ -124,10 +225,43 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        _num_accepted: Any,
+        num_accepted: Any,
     ) -> Any:
-        """Causal convolution for decodes."""
+        """Causal convolution for decodes.
+
+        Drafts as in a step that verifies them, with a buffer of the window behind each, in bfloat16, and otherwise with accepted counts.
+        """
+        _require_branch(weight)
         out, update = torch.zeros_like(x), first_offered(f"{_CONV}:causal_conv1d_update")
+        if num_accepted is not None:
+            kept, slots = weight.shape[1] - 1, slots[:, None]
+            for places, rows, numbers in _drafted(slots, query_start_loc, torch.ones_like(num_accepted)):
+                inputs, named, accepted = x[places].transpose(1, 2), slots[rows, 0], num_accepted[rows]
+                given = weight, bias, activation
+                if x.dtype != torch.bfloat16:
+                    found = update(
+                        inputs, states, *given, conv_state_indices=named, num_accept_tokens=accepted
+                    )
+                    out[places] = found.transpose(1, 2)
+                    continue
+                at = accepted.long()[:, None] - 1 + torch.arange(kept, device=x.device)
+                windows = states[named.clamp(min=0).long()]
+                before = windows.gather(2, at[:, None].expand(-1, x.shape[1], -1))
+                buffer = x.new_full((*places.shape, x.shape[1], kept), float("nan"))
+                found = update(
+                    inputs,
+                    before,
+                    *given,
+                    conv_state_indices=numbers.flip(0).where(named >= 0, -1),
+                    intermediate_conv_window=buffer,
+                    intermediate_state_indices=numbers,
+                )
+                out[places], buffer = found.transpose(1, 2), buffer.flip(0)
+                windows[..., : kept - 1 + places.shape[1]] = torch.cat(
+                    [buffer[:, 0], buffer[:, 1:, :, -1].transpose(1, 2)], 2
+                )
+                _keep(states, windows, named)
+            return out
         for tokens, named in _decodes(slots, query_start_loc):
             out[tokens] = update(x[tokens], states, weight, bias, activation, conv_state_indices=named)
         return out
@@ -144,6 +278,7 @@ class Recurrences:
         has_state: Any,
     ) -> Any:
         """Causal convolution for prompts."""
+        _require_branch(weight)
         found = first_offered(f"{_CONV}:causal_conv1d_fn")(
             x.T,
             weight,
@@ -172,21 +307,27 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        _num_accepted: Any,
+        num_accepted: Any,
     ) -> Any:
-        """Selective state update."""
+        """Selective state update; drafts as in a step that verifies them, with a buffer of the state behind each."""
         result, update = torch.zeros_like(x), first_offered(_SSM)
         # The release raises a TypeError where one of them is None, its default: docs/findings/sglang-state-update-without-d.md.
         nothing = torch.zeros(A.shape[:2], device=x.device)
         D = nothing if D is None else D
         if dt_bias is None:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
-        for tokens, named in _decodes(slots, query_start_loc):
+        steps: Any = (
+            ((tokens, named, {}) for tokens, named in _decodes(slots, query_start_loc))
+            if num_accepted is None
+            else _verified(states, x, slots, query_start_loc, num_accepted)
+        )
+        for tokens, named, verified in steps:
             out = torch.zeros_like(x[tokens])
             times = dt[tokens]
             # One time for a head is a view with stride 0, from which the kernel sees that there is one.
             times = times[..., :1].expand(times.shape) if dt.stride(-1) == 0 else times
             rest = {"z": None if z is None else z[tokens], "dt_bias": dt_bias, "dt_softplus": dt_softplus}
+            rest |= verified
             inputs = x[tokens], times, A, B[tokens], C[tokens], D
             with _on_device(x):
                 # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
@@ -206,13 +347,15 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        _num_accepted: Any,
+        num_accepted: Any,
     ) -> Any:
         """The gated delta rule, token by token.
 
-        In bfloat16 by the kernel of packed decodes, in float16 by that of drafts, which both take raw gates; in float32 on gathered states that are written back.
+        Drafts, and all tokens in float16, by the kernel of drafts, in bfloat16 by that of packed decodes, which both take raw gates; in float32 on gathered states that are written back.
         """
         raw = (q, k, v), g, beta, scale, qk_l2norm, states, slots, query_start_loc
+        if num_accepted is not None:
+            return _gating(*raw, num_accepted)
         if q.dtype == torch.bfloat16:
             return _packed("fused_recurrent_gated_delta_rule_packed_decode", *raw)
         if q.dtype == torch.float16:
@@ -246,10 +389,12 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        _num_accepted: Any,
+        num_accepted: Any,
     ) -> Any:
-        """The delta rule with a gate for each channel: in bfloat16 by the kernel of packed decodes, else by that of drafts."""
+        """The delta rule with a gate for each channel: without drafts in bfloat16 by the kernel of packed decodes, else by that of drafts."""
         raw = (q, k, v), g, beta, scale, qk_l2norm, states, slots, query_start_loc
+        if num_accepted is not None:
+            return _gating(*raw, num_accepted)
         if q.dtype == torch.bfloat16:
             return _packed("fused_recurrent_kda_packed_decode", *raw)
         return _gating(*raw)
@@ -315,3 +460,59 @@ class Recurrences:
             )
         out[tokens] = found[0]
         return out
+
+    @staticmethod
+    def gdn_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """The gated delta rule in chunks."""
+        if q.dtype == torch.float32:
+            raise NotOffered("chunk_gated_delta_rule of float32")
+        inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+        rows = states, slots, query_start_loc, has_state
+        return _in_chunks(_CHUNKS, inputs, *rows, scale=scale, use_qk_l2norm_in_kernel=qk_l2norm)
+
+    @staticmethod
+    def kda_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        beta: Any,
+        scale: float,
+        qk_l2norm: bool,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """The delta rule with a gate for each channel, in chunks, with raw gates. The kernel leaves outputs where values were."""
+        if q.dtype != torch.bfloat16:
+            raise NotOffered("chunk_kda of another type than bfloat16, to which it rounds keys")
+        if bool((g < _STEEPEST).any()):
+            raise NotOffered("chunk_kda of gates that it clamps: their sum over 16 tokens")
+        # With the norm, which layers ask for, the release makes queries and keys dense; without it kernels read strided ones as dense ones.
+        q, k = (one if qk_l2norm else one.contiguous() for one in (q, k))
+        raw, logs, offsets, _ = raw_gates(g, beta)
+        return _in_chunks(
+            _KDA_CHUNKS,
+            {"q": q, "k": k, "v": v.clone(), "g": raw, "beta": beta},
+            states,
+            slots,
+            query_start_loc,
+            has_state,
+            A_log=logs,
+            dt_bias=offsets.flatten(),
+            scale=scale,
+            use_qk_l2norm_in_kernel=qk_l2norm,
+        )

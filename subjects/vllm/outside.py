@@ -179,8 +179,10 @@ def profile_of(release: tuple[int, ...]) -> Profile:
         null_slots=(0,),
         accumulates={
             **dict.fromkeys(("conv_update", "conv_prefill"), "input"),
-            **dict.fromkeys(("ssd_prefill", "gdn_chunk", "kda_chunk"), "dot"),
+            **dict.fromkeys(("ssd_prefill", "gdn_chunk", "kda_chunk", "linear_chunk"), "dot"),
         },
+        without_drafts=("linear_recurrent",),
+        lightning=("linear_recurrent", "linear_chunk"),
         without_shared_heads=("kda_recurrent", "kda_chunk"),
         # Of releases before this one it was not read since when.
         blocks_wider_than_steps=release >= (0, 33),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -21,6 +22,7 @@ _CONV = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
 _SSD = "vllm.model_executor.layers.mamba.ops.ssd_combined:mamba_chunk_scan_combined_varlen"
 _SSM = "vllm.model_executor.layers.mamba.ops.mamba_ssm"
 _FLA = ("vllm.third_party.flash_linear_attention.ops", "vllm.model_executor.layers.fla.ops")
+_LIGHTNING = "vllm.model_executor.layers.lightning_attn"
 NULL = 0
 
 
@@ -64,7 +66,12 @@ def _in_rows(
     tokens = int(cut[-1])
     given = {name: value[None, :tokens] for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     rest = {name: value for name, value in inputs.items() if name not in given}
-    found, after = operation(**given, **rest, initial_state=before, output_final_state=True, cu_seqlens=cut)
+    # In float16 with the kernel for norms that an environment variable asks for.
+    chosen = {"USE_DEFAULT_FLA_NORM": int(out.dtype == torch.float16)}
+    with patch.dict(_fla("l2norm:l2norm_fwd").__globals__, chosen):
+        found, after = operation(
+            **given, **rest, initial_state=before, output_final_state=True, cu_seqlens=cut
+        )
     out[:tokens] = found[0]
     kept = there[rows]
     states[slots[rows][kept].long()] = after[kept].to(states.dtype)
@@ -112,6 +119,11 @@ def _with_raw_gates(
         update(mixed, *gates, scale, states, made, named, use_qk_l2norm_in_kernel=qk_l2norm)
         out[tokens] = made[:, 0]
     return out
+
+
+def _slopes(v: Any, g: Any) -> Any:
+    """What lightning attention calls its decays: the opposite of their logarithm, by head."""
+    return v.new_zeros(v.shape[1], dtype=torch.float32) if g is None else -g[0]
 
 
 class Recurrences:
@@ -166,6 +178,8 @@ class Recurrences:
         has_state: Any,
     ) -> Any:
         """Causal convolution for prompts. Where no row is padding there is what builders prepare for layers, or else the function prepares it."""
+        if weight.shape[1] > 4:
+            raise NotOffered("causal_conv1d_fn of a width of more than 4, which its kernel has no branch for")
         metadata = None
         if bool((slots != NULL).all()):
             prepare = first_offered("vllm.v1.attention.backends.utils:compute_causal_conv1d_metadata")
@@ -202,11 +216,18 @@ class Recurrences:
         query_start_loc: Any,
         num_accepted: Any,
     ) -> Any:
-        """Selective state update."""
+        """Selective state update.
+
+        In bfloat16 drafts of one token each as a layer with prefix caching: it names the slot that is read, and the slot that is written.
+        """
         out = torch.zeros_like(x, memory_format=torch.contiguous_format)
         nothing = torch.zeros(A.shape[:2], device=x.device)
         if dt_bias is None:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
+        target = None
+        if x.dtype == torch.bfloat16 and num_accepted is not None and _is_plain(query_start_loc, None):
+            read = slots.gather(1, num_accepted[:, None].long() - 1)
+            slots, target, num_accepted = read[:, 0], slots[:, 0], None
         is_plain = _is_plain(query_start_loc, num_accepted)
         tokens = slice(len(slots) if is_plain else None)
         with launch_of_defaults(states, states.shape[-1]):
@@ -222,6 +243,7 @@ class Recurrences:
                 z=None if z is None else z[tokens],
                 dt_softplus=dt_softplus,
                 state_batch_indices=slots,
+                dst_state_batch_indices=target,
                 out=out[tokens],
                 num_accepted_tokens=num_accepted,
                 cu_seqlens=None if is_plain else query_start_loc,
@@ -420,3 +442,57 @@ class Recurrences:
             parameters = {"A_log": logs, "g_bias": offsets.flatten()}
             operation = partial(_fla("kda:chunk_kda_with_fused_gate"), **parameters)
         return _in_rows(operation, inputs, states, slots, query_start_loc, has_state)
+
+    @staticmethod
+    def linear_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        scale: float,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        _num_accepted: Any,
+    ) -> Any:
+        """Lightning attention, a token of each row at a time: keys first, and with -1 for the slot of a row of padding."""
+        out, lengths = torch.zeros_like(v), query_start_loc.diff()
+        decode = first_offered(f"{_LIGHTNING}:linear_decode_forward_triton")
+        pool, named = states.transpose(-1, -2), slots.where(slots != NULL, -1)
+        for at in range(_longest(query_start_loc)):
+            there = lengths > at
+            tokens = (query_start_loc[:-1][there] + at).long()
+            inputs = (tensor[tokens].unsqueeze(2) for tensor in (q, k, v))
+            made = decode(*inputs, pool, _slopes(v, g), named[there])
+            out[tokens] = scale * made.reshape(-1, *out.shape[1:])
+        return out
+
+    @staticmethod
+    def linear_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        scale: float,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Lightning attention in chunks, a row at a time, on a state that is written back."""
+        begins_behind = has_state | (query_start_loc.diff() > 256)
+        if g is not None and bool(begins_behind.any()):
+            # The state before a block of 256 tokens decays by a token too little in its outputs: docs/findings/lightning-attention-behind-a-state.md.
+            raise NotOffered(
+                "lightning_attention with a decay, of a row with a state or more than 256 tokens"
+            )
+        out = torch.zeros_like(v)
+        for row in ((slots != NULL) & (query_start_loc.diff() > 0)).nonzero().flatten().tolist():
+            tokens, slot = slice(*query_start_loc[row : row + 2].tolist()), int(slots[row])
+            before = states[slot : slot + 1] if has_state[row] else torch.zeros_like(states[slot : slot + 1])
+            inputs = (tensor[tokens].transpose(0, 1)[None] for tensor in (q, k, v))
+            attention = first_offered(f"{_LIGHTNING}:lightning_attention")
+            found, after = attention(*inputs, _slopes(v, g), kv_history=before.transpose(-1, -2))
+            out[tokens] = scale * found[0].transpose(0, 1)
+            states[slot] = after[0, :, -1].transpose(-1, -2)
+        return out
