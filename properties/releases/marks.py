@@ -33,6 +33,8 @@ ACCEPTED = "drafts are accepted"
 SOME = "some drafts are accepted and others rejected"
 SEVERAL = "accepted drafts pass a boundary"
 HOST = "a request begins behind a state that only host memory had"
+SLEPT = "memory is lost, or weights are other ones, while requests run"
+STORED = "a request begins behind a state that came from a storage"
 STOPPED = "a request ends by its stop token"
 BATCH = "several requests run in a step"
 
@@ -192,8 +194,17 @@ class RadixMarks(Marks):
     _passed: Counter[str] = field(default_factory=Counter)
     _prefilled: bool = False
     _published: tuple[tuple[int, int, str, int], ...] = ()
+    _loaded: set[int] = field(default_factory=set)
+    _running: set[str] = field(default_factory=set)
+
+    def updates(self) -> None:
+        self.note(SLEPT, self._running)
+
+    def sleeps(self, level: int) -> None:
+        self.note(SLEPT, level and self._running)
 
     def step(self, value: Record, alive: list[str]) -> None:  # noqa: ARG002 - of other engines
+        self._loaded |= {*dict(value.fields).get("loaded", ())}
         rows: Mapping[str, Any] = dict(value["scheduled"])
         prefills = {name for name, row in rows.items() if row["tokens"] - row["drafts"] > 1 or row["begins"]}
         self.note(BATCH, len(rows) > 1)
@@ -209,6 +220,7 @@ class RadixMarks(Marks):
                 self._prefill(name, row)
             else:
                 self._decode(name, row, len(outputs.get(name, ())))
+        self._running = (self._running | rows.keys()) - {*value["finished"]}
         for name in value["finished"]:
             self.note(STOPPED, name in self.stops and self.stops[name] == self._said[name])
         held = {(group, block) for _, group, _, block in value["owners_after"]}
@@ -224,6 +236,7 @@ class RadixMarks(Marks):
             self.note(HIT, first)
             self.note(PAGES, first >= 2 * page)
             self.note(AGAIN, name in self._begun)
+            self.note(STORED, first in self._loaded)
             self.note(HOST, first and self._only_in_host_memory(first))
             self._begun.add(name)
         self.note(PASSED, first // page < (first + row["tokens"] - 1) // page)

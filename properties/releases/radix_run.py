@@ -54,7 +54,9 @@ class RadixRun(EngineRun):
 
     def happens(self, event: object) -> None:
         if isinstance(event, LateCopies):
-            self.call("delay_copies", to_host=event.to_host, from_host=event.from_host)
+            # Engines without a storage are not asked for one.
+            storage: dict[str, Value] = {"storage": event.storage} if event.storage else {}
+            self.call("delay_copies", to_host=event.to_host, from_host=event.from_host, **storage)
         elif isinstance(event, OpenSession):
             self.open(event.streaming)
         elif isinstance(event, SessionTurn):

@@ -18,6 +18,8 @@ from properties.releases.marks import (
     MIXED,
     PAGES,
     PASSED,
+    SLEPT,
+    STORED,
 )
 from properties.releases.radix_run import RadixRun
 from properties.strategies.releases.radix import (
@@ -28,6 +30,7 @@ from properties.strategies.releases.radix import (
     RadixWorld,
     paired_radix_stories,
     radix_stories,
+    sleeping_radix_stories,
 )
 from statecheck.execution.example import Example
 from statecheck.execution.registry import Configuration, prop
@@ -50,6 +53,7 @@ _LAZY_DRAFTS = replace(
     _DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=7, max_total_tokens=96, max_running_requests=2
 )
 _HOST = replace(_SCARCE, host_policy="write_through")
+_STORAGE = replace(_HOST, max_total_tokens=64, max_mamba_cache_size=12, storage_policy="wait_complete")
 _FEW_STATES = replace(
     _HOST,
     max_mamba_cache_size=SCARCE_STATES,
@@ -118,6 +122,10 @@ CONFIGURATIONS = (
         "where prefixes are copied to host memory when they are evicted"),
     _radix("radix-engine/write-selective", replace(_SCARCE, host_policy="write_through_selective"), (HOST,),
         "where prefixes are copied to host memory at their second hit"),
+    _radix("radix-engine/storage", _STORAGE, (STORED,),
+        "where prefixes are saved in a storage behind host memory, under keys of their tokens, and loaded from it"),
+    _radix("radix-engine/storage-pages", replace(_STORAGE, page_size=4), (STORED,),
+        "where the storage has pages of several tokens, of which the last one alone has a state"),
     _radix("radix-engine/few-states", _FEW_STATES, (FULL,),
         "where prefixes fill all slots of states while most slots of keys are free"),
     _radix("radix-engine/sessions", _SESSIONS, (HIT,),
@@ -146,6 +154,10 @@ CONFIGURATIONS = (
         "where layers are of Mamba-2, and decodes run with prompts"),
     _radix("radix-engine/mamba2-drafts", _mamba2(_DRAFTS), (ACCEPTED, GRID),
         "where layers are of Mamba-2, and steps verify drafts"),
+    Configuration("radix-engine/sleep", story=sleeping_radix_stories(_OVERLAP), situations=(SLEPT,),
+        reason="where the engine gives its memory back and takes it again, or the model gets other weights, while requests run"),
+    Configuration("radix-engine/sleep-drafts", story=sleeping_radix_stories(_DRAFTS), situations=(SLEPT,),
+        reason="where the same happens between steps that verify drafts"),
     Configuration("radix-engine/pairs", story=paired_radix_stories(), situations=(BOUNDARY,),
         reason="in engines that combine any two features"),
 )  # fmt: skip

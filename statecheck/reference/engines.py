@@ -27,6 +27,8 @@ _HAPPENS = {
         "close_session",
         "second_passes",
         "delay_copies",
+        "sleep",
+        "update_weights",
     ),
 }
 """What happens to an engine and is seen in later steps."""

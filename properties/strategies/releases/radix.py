@@ -20,7 +20,9 @@ from properties.strategies.releases.live import (
     LiveEvent,
     LivePause,
     LiveReset,
+    LiveSleep,
     LiveTurns,
+    LiveWeights,
     live_events,
     several,
 )
@@ -51,6 +53,8 @@ CHUNKS = (4, 8, 16)
 """No chunk of a scan is shorter than the rows that a convolution keeps: a model's is 64 tokens at least, and these are three."""
 MOST_RUNNING = 9
 """More than eight requests in a batch."""
+MOST_LATE = 6
+"""Steps by which copies are late at most."""
 HITS_FIRST = "write_through_selective"
 """The policy that copies a prefix to host memory at its second hit."""
 MOST_SESSIONS = 2
@@ -78,6 +82,7 @@ class RadixWorld:
     draft_breadth: int = 1
     draft_method: str = "ngram"
     host_policy: str = ""
+    storage_policy: str = ""
     sessions: bool = False
     mixed: bool = False
     states_per_path: int = -1
@@ -86,8 +91,13 @@ class RadixWorld:
     mamba_chunk_size: int = 4
     max_model_len: ClassVar[int] = LONGEST
     items: ClassVar[tuple[tuple[int, int], ...]] = ()
-    late_steps: ClassVar[int] = 8
-    """A request that was aborted and sent back computes its prompt once more before it ends."""
+
+    @property
+    def late_steps(self) -> int:
+        """Steps in which nothing may be scheduled: a request that was aborted and sent back computes its prompt once more before it ends, and one that is
+        loaded from a storage waits for three threads.
+        """
+        return 8 + 3 * (1 + MOST_LATE) * bool(self.storage_policy)
 
     @property
     def num_spec(self) -> int:
@@ -115,10 +125,11 @@ class RadixWorld:
 
 @dataclass(frozen=True)
 class LateCopies:
-    """From now on, copies to host memory and from it are done so many steps late, unless the engine waits for them."""
+    """From now on, copies to host memory and from it are done so many steps late, unless the engine waits for them; `storage` is of a storage's threads."""
 
     to_host: int = 0
     from_host: int = 0
+    storage: int = 0
 
 
 @dataclass(frozen=True)
@@ -334,13 +345,42 @@ def paired_radix_stories() -> st.SearchStrategy[RadixStory]:
     return paired_stories(PAIRED, _any_stories_of)
 
 
+def sleeping_radix_stories(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
+    """Scenarios in which the engine sleeps, or the model gets other weights, wherever in them; prefixes from before come again."""
+    rests = st.one_of(st.builds(LiveSleep), st.builds(LiveWeights, st.booleans()))
+    begun = st.builds(
+        lambda own, steps, rest, shared: (
+            LiveAdd(own, max_tokens=12),
+            LiveTurns(times=steps),
+            rest,
+            LiveTurns(times=2),
+            LiveAdd(1, shared=shared),
+        ),
+        st.integers(1, 12),
+        st.integers(1, 12),
+        rests,
+        st.sampled_from((8, 4, 12)),
+    )
+    stories = st.builds(
+        lambda story, at, rest: replace(story, events=(*story.events[:at], rest, *story.events[at:])),
+        radix_stories(world),
+        st.integers(1, 12),
+        rests,
+    )
+    return st.one_of(stories, begun.map(lambda events: RadixStory(world, events)))
+
+
 def _any_stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     return _session_stories_of(world) if world.sessions else _stories_of(world)
 
 
 _STOPS = st.sampled_from((0, 0, 0, 1, 2, 3, 5, 8))
 """Numbers of the token that a request says that is its stop token; most requests have none."""
-_LATE_COPIES = st.builds(LateCopies, st.integers(0, 6), st.integers(0, 6))
+
+
+def _late_copies(world: RadixWorld) -> st.SearchStrategy[LateCopies]:
+    late = st.integers(0, MOST_LATE)
+    return st.builds(LateCopies, late, late, late if world.storage_policy else st.just(0))
 
 
 def _stopped(event: LiveEvent, stop_after: int) -> LiveEvent:
@@ -351,14 +391,15 @@ def _stopped(event: LiveEvent, stop_after: int) -> LiveEvent:
 def _events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
     """Events that may come next, most of them plain."""
     usual = [st.builds(_stopped, live_events(world.num_spec), _STOPS)] * 7
-    late = [_LATE_COPIES] * bool(world.host_policy)
+    late: list[st.SearchStrategy[RadixEvent]] = [_late_copies(world)] * bool(world.host_policy)
+    late += [st.builds(LiveReset, st.just(False))] * bool(world.storage_policy)
     return st.one_of(*usual, st.builds(LivePause, retract=st.booleans()), *late)
 
 
 def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     """Scenarios of this engine without sessions."""
     # Some scenarios have late copies from their beginning.
-    late = st.lists(_LATE_COPIES, max_size=1).map(tuple) if world.host_policy else st.just(())
+    late = st.lists(_late_copies(world), max_size=1).map(tuple) if world.host_policy else st.just(())
     any_events = st.builds(
         lambda first, early, more: (first, *early, *more),
         st.builds(_stopped, FIRST, _STOPS),
@@ -374,13 +415,15 @@ def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     short = world.max_total_tokens >= KEYS_THAT_REMAIN and world.max_mamba_cache_size <= SCARCE_STATES
     named += [_many_prefixes(world)] * 4 * (bool(world.host_policy) and short)
     named += [_long_prompts(world)] * (world.page_size > 1)
+    if world.storage_policy:
+        named = [_prefixes_in_storage(world)]
     continued = st.builds(
         lambda begun, more: (*begun, *more),
         st.one_of(named),
         st.lists(_events(world), max_size=6).map(tuple),
     )
-    # Most scenarios are drawn event by event, as far as these go.
-    chosen = st.one_of(any_events, any_events, any_events, continued)
+    # Most scenarios are drawn event by event, as far as these go. Few of these load from a storage.
+    chosen = st.one_of(*[any_events] * (1 if world.storage_policy else 3), continued)
     return chosen.map(lambda events: RadixStory(world, events))
 
 
@@ -491,7 +534,34 @@ def _returning_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent
 
     back = st.lists(st.tuples(st.integers(0, 1), st.sampled_from((0, 1, 4, 8))), min_size=1, max_size=3)
     return st.builds(
-        of, _LATE_COPIES, st.sampled_from((13, 17)), st.sampled_from((1, 3)), st.integers(3, 8), back
+        of, _late_copies(world), st.sampled_from((13, 17)), st.sampled_from((1, 3)), st.integers(3, 8), back
+    )
+
+
+def _prefixes_in_storage(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """Prefixes are saved in the storage; the cache is emptied, and they come back, whole and in part, while others are saved."""
+
+    def of(
+        late: LateCopies, owns: list[int], most: int, back: list[tuple[int, int, int]]
+    ) -> tuple[RadixEvent, ...]:
+        events: list[RadixEvent] = [late]
+        for own in owns:
+            events += [LiveAdd(own, max_tokens=most), LiveTurns(times=8)]
+        events += [LiveTurns(times=world.late_steps), LiveReset(preempt=False), LiveTurns()]
+        for shared, like, steps in back:
+            events += [
+                LiveAdd(1, max_tokens=most, shared=shared, like=like),
+                *[LiveTurns(times=steps)] * (steps > 0),
+            ]
+        return tuple(events)
+
+    back = st.tuples(st.sampled_from((8, 12, 24)), st.integers(0, 1), st.sampled_from((8, 0, 1, 3)))
+    return st.builds(
+        of,
+        _late_copies(world),
+        st.lists(st.sampled_from((13, 17, 9)), min_size=1, max_size=2),
+        st.sampled_from((1, 3, 9)),
+        st.lists(back, min_size=1, max_size=3),
     )
 
 

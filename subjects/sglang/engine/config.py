@@ -18,6 +18,7 @@ from subjects.sglang.engine.releases import (
     strategy_arguments,
 )
 from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
+from subjects.sglang.engine.storage import storage_arguments
 from subjects.sglang.release import find
 
 _ANY = {
@@ -100,6 +101,7 @@ def server_arguments(settings: RadixSettings) -> Any:
         **strategy_arguments(settings),
         **draft_arguments(settings, model),
         **host_arguments(settings.host_policy),
+        **storage_arguments(settings.storage_policy),
         **session_arguments(settings.sessions),
     )
     return find("sglang.srt.server_args:ServerArgs")(**arguments)

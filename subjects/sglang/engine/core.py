@@ -12,17 +12,26 @@ from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
 from subjects.sglang.engine.host import COPIES
-from subjects.sglang.engine.loop import generate, message, open_session, session_parameters
+from subjects.sglang.engine.loop import (
+    generate,
+    message,
+    open_session,
+    release_memory,
+    resume_memory,
+    session_parameters,
+    update_weights,
+)
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
 from subjects.sglang.engine.tree import prefixes
+from subjects.sglang.release import NotOffered
 
 __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
 
 
 @dataclass(frozen=True)
 class RadixStep:
-    """A turn of the engine, and the laws that it breaks."""
+    """A turn of the engine, and the laws that it breaks. `loaded`: behind how many tokens each state is that came from a storage."""
 
     scheduled: dict[str, dict[str, Any]]
     finished: tuple[str, ...]
@@ -30,6 +39,7 @@ class RadixStep:
     outputs: dict[str, tuple[int, ...]]
     owners_after: tuple[Owner, ...]
     published: tuple[tuple[int, int, str, int], ...]
+    loaded: tuple[int, ...]
     idle: bool
     broken: BrokenLaws
     findings: tuple[Broken, ...]
@@ -50,7 +60,11 @@ class RadixEngine:
         self.running: Running = running(settings)
         self.laws = LiveLaws((settings.page_size, settings.max_model_len), CONV_WIDTH - 1, 0)
         self.laws.known.vocabulary = VOCABULARY
+        self.running.forward.kernels.weights = 0
         self.inputs: list[Any] = []
+        self.rest: tuple[list[Any], bool] | None = None
+        """What comes behind a pause, and whether the weights are other ones then."""
+        self.paused = False
         self.started: set[str] = set()
         self.closed: dict[str, float] = {}
         """Sessions that were closed, and when."""
@@ -118,9 +132,48 @@ class RadixEngine:
         """The clock by which the release looks for closed sessions goes on by more than a second."""
         self.running.sessions.second_passes()
 
-    def delay_copies(self, to_host: int, from_host: int) -> None:
-        """From now on, copies to host memory and from it are done so many turns late, or when the release waits for them."""
-        COPIES.to_host, COPIES.from_host = to_host, from_host
+    def delay_copies(self, to_host: int, from_host: int, storage: int = 0) -> None:
+        """From now on, copies to host memory and from it are done so many turns late, or when the release waits for them; so is the work of a storage."""
+        COPIES.to_host, COPIES.from_host, COPIES.storage = to_host, from_host, storage
+
+    def sleep(self, level: int, mode: str) -> None:  # noqa: ARG002 - the release has one level, and here keeps all requests
+        """Sleep, and wake up: all requests that run go back to the queue, and the memory of the caches is given back and taken again."""
+        self._rest([release_memory(), resume_memory()])
+
+    def update_weights(self, sleep: bool) -> None:
+        """Give the model other weights: all requests that run go back to the queue before, and the release empties its caches.
+
+        Args:
+            sleep: the memory of weights and caches is given back before, so that what stands in it is lost.
+        """
+        released = [release_memory(), resume_memory("weights")] if sleep else []
+        self._rest(
+            [*released, update_weights(), *[resume_memory("kv_cache", "cuda_graph")] * sleep], updates=True
+        )
+
+    def _rest(self, messages: list[Any], *, updates: bool = False) -> None:
+        """Pause; the messages come in the next turn, behind the results of steps in flight.
+
+        Raises:
+            NotOffered: the adapter does not know how the release gives memory back.
+        """
+        if not self.running.can_rest:
+            raise NotOffered("memory that is given back")
+        self.inputs.append(message("PauseGenerationReqInput", mode="retract"))
+        self.rest = messages, updates
+
+    def _woken(self) -> list[Any]:
+        """What comes first in a turn behind a pause. Memory is given back by an idle engine alone."""
+        rest, self.rest = self.rest, None
+        if rest is None:
+            return []
+        messages, updates = rest
+        if not self.running.scheduler.is_fully_idle(ignore_waiting=True):
+            messages, updates = [], False
+        if updates:
+            self.laws.update_weights()
+            self.running.forward.kernels.weights += 1
+        return [*messages, message("ContinueGenerationReqInput")]
 
     def abort(self, id: str) -> None:  # noqa: A002
         """A client goes away, whatever its request is doing."""
@@ -146,6 +199,7 @@ class RadixEngine:
             seen.outputs,
             tuple(seen.owners_after),
             tuple(stored[:4] for stored in seen.published),
+            self.running.loaded_states(self._histories()),
             seen.idle,
             in_sentences(findings),
             findings,
@@ -153,7 +207,8 @@ class RadixEngine:
 
     def advance(self) -> tuple[ObservedStep, tuple[Broken, ...]]:
         """A turn as the laws see it, and what of it breaks them."""
-        inputs, self.inputs = self.inputs, []
+        inputs, self.inputs = [*(self._woken() if self.paused else []), *self.inputs], []
+        self.paused = self.rest is not None
         now = self.running
         now.turn(inputs)
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
@@ -177,10 +232,12 @@ class RadixEngine:
         slots = [prefix.state for prefix in cached if prefix.state is not None]
         seen.pools = now.pools.observed(held, pages, slots)
         if now.host is not None:
-            seen.pools += now.host.observed(cached)
+            seen.pools += now.host.observed(cached, now.storage.held() if now.storage else ((), ()))
         if now.host is None and not now.sessions.open:
             seen.locked = [len(prefix.tokens) for prefix in cached if prefix.locked]
         seen.published = [stored for prefix in cached for stored in self._published(prefix)]
+        if now.storage is not None:
+            seen.published += now.storage.published(self._histories(), self.laws.known.named_by)
         seen.slots = {
             name: max(now.pools.slots_of(owner), default=0)
             for name, owner in held.items()

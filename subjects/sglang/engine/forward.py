@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from oracle.lifecycle.named_states import advanced, next_token, states_before
+from oracle.lifecycle.named_states import next_token, states_before
 from oracle.lifecycle.observed import ForwardRow, GroupAccess
 from subjects.kit.drafts import parents_of
 from subjects.kit.objects import names_in
@@ -86,7 +86,9 @@ class NamedForward:
         begun = begun_states(self.linear.forward_metadata, pool.temporal, layer)
         for row, before, first, end in zip(self.rows, begun, starts, starts[1:], strict=False):
             parents = row.parents or range(-1, end - first - 1)
-            states += map(advanced, states_before(before, tokens[first:end], parents), tokens[first:end])
+            own = tokens[first:end]
+            read = states_before(before, own, parents, self.kernels.weights)
+            states += map(self.kernels.after, read, own)
         if self.is_mamba2:
             run_mixer(self.linear, layer, module.mamba, batch, states, tokens)
         else:

@@ -18,6 +18,8 @@ _MODULES_WITH_PINNED_MEMORY = (
     "managers.overlap_utils",
     "managers.schedule_batch",
     "managers.utils",
+    "mem_cache.pool_host.mamba",
+    "mem_cache.pool_host.mha",
     "model_executor.forward_batch_info",
 )
 
@@ -102,8 +104,11 @@ class Copies:
 
     to_host: int = 0
     from_host: int = 0
+    storage: int = 0
     turn: int = 0
     streams: list["CopyStream"] = field(default_factory=list)
+    threads: list[Callable[[], None]] = field(default_factory=list)
+    """Those of a storage, each of which does what is due."""
     current: "CopyStream | None" = None
     """Where copies are asked for; None for the stream of the forward, which waits for nothing."""
 
@@ -120,10 +125,12 @@ class Copies:
         self.turn += 1
         for stream in self.streams:
             stream.go_on(self.turn)
+        for work in tuple(self.threads):
+            work()
 
     def finish(self) -> None:
-        """Do all, and be late no more."""
-        self.to_host = self.from_host = 0
+        """Do all that streams have to do, and be late no more."""
+        self.to_host = self.from_host = self.storage = 0
         for stream in self.streams:
             stream.synchronize()
 
@@ -230,5 +237,6 @@ def install_late_copies() -> None:
     """Have the release use these streams, which are new ones."""
     COPIES.finish()
     COPIES.streams.clear()
+    COPIES.threads.clear()
     for module in _USERS:
         names_in(f"sglang.srt.{module}")["device_module"] = CopyDevice

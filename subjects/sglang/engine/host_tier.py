@@ -1,6 +1,6 @@
 """The tier of host memory behind the tree: its copies without a GPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from oracle.lifecycle.observed import SlotPool, Stored
@@ -81,6 +81,24 @@ def _pages(sources: Any, targets: Any, page: int) -> list[tuple[int, int]]:
     return list(zip(sources.tolist()[::page], targets.tolist()[::page], strict=True))
 
 
+def keys_in_page(keys: Any, values: Any) -> list[tuple[str, Any]]:
+    """The states that a page's (layers, slots, ...) of keys and of values name."""
+    return [
+        ("keys", filled_rows(buffer[at], layer, kind))
+        for kind, buffer in (("keys", keys), ("values", values))
+        for at, layer in enumerate(ATTENTION_LAYERS)
+    ]
+
+
+def state_in_slot(temporal: Any, windows: Any) -> list[tuple[str, Any]]:
+    """Of each layer, what a slot's temporal states and convolutions name."""
+    kept: list[tuple[str, Any]] = []
+    for at, layer in enumerate(RECURRENT_LAYERS):
+        kept.append(("temporal", filled(temporal[at], layer)))
+        kept.append(("conv", window_of(windows[at][0], layer)))
+    return kept
+
+
 class HostMemory:
     """Pages of keys and slots of states in host memory.
 
@@ -104,31 +122,26 @@ class HostMemory:
             page = prefix.host_keys[at] // self.page
             if page in late_pages:
                 continue
-            contents = [
-                ("keys", filled_rows(buffer[page, at], layer, kind))
-                for kind, buffer in (("keys", self.keys.k_buffer), ("values", self.keys.v_buffer))
-                for at, layer in enumerate(ATTENTION_LAYERS)
-            ]
+            contents = keys_in_page(self.keys.k_buffer[page], self.keys.v_buffer[page])
             yield ATTENTION, HOST + page, name, first + at + self.page, contents
         if prefix.host_state is not None and prefix.host_state not in late_states:
             temporal = self.states.temporal_buffer[prefix.host_state]
             windows = self.states.conv_buffer[0][prefix.host_state]
-            kept: list[tuple[str, Any]] = []
-            for at, layer in enumerate(RECURRENT_LAYERS):
-                kept.append(("temporal", filled(temporal[at], layer)))
-                kept.append(("conv", window_of(windows[at][0], layer)))
-            yield STATES, HOST + prefix.host_state, name, count, kept
+            yield STATES, HOST + prefix.host_state, name, count, state_in_slot(temporal, windows)
 
-    def observed(self, cached: Sequence[Prefix]) -> list[SlotPool]:
-        """Both pools: what is not free belongs to the tree. None of a core that does not list what is in them."""
+    def observed(
+        self, cached: Sequence[Prefix], held: tuple[Collection[int], Collection[int]] = ((), ())
+    ) -> list[SlotPool]:
+        """Both pools: what is not free belongs to the tree, or is held by a storage. None of a core that does not list what is in them."""
         if not self.lists:
             return []
         pages = [slot // self.page for prefix in cached for slot in prefix.host_keys[:: self.page]]
         slots = [prefix.host_state for prefix in cached if prefix.host_state is not None]
         free = [slot // self.page for slot in _free(self.keys)[:: self.page]]
+        pages_held = {slot // self.page for slot in held[0]}
         found = (
-            (ATTENTION, self.keys.size // self.page, free, pages),
-            (STATES, self.states.size, _free(self.states), slots),
+            (ATTENTION, self.keys.size // self.page, free, pages, pages_held),
+            (STATES, self.states.size, _free(self.states), slots, held[1]),
         )
         return [
             SlotPool(
@@ -136,10 +149,10 @@ class HostMemory:
                 range(HOST, HOST + size),
                 [HOST + slot for slot in unused],
                 [HOST + slot for slot in used],
-                {},
+                {"storage": sorted(HOST + slot for slot in kept)} if kept else {},
                 shared=False,
             )
-            for group, size, unused, used in found
+            for group, size, unused, used, kept in found
         ]
 
 

@@ -40,8 +40,14 @@ class NamedKernels:
         self.read: list[tuple[int, int]] = []
         """By row, the slot and the state that it held."""
         self.tokens: list[list[int]] = []
+        self.weights = 0
+        """The number of the model's weights."""
         self.layer = 0
         """The number of the layer that runs, which the states name that it writes and reads."""
+
+    def after(self, state: int, token: int) -> int:
+        """The state after one token more."""
+        return advanced(state, token, self.weights)
 
     def install(self) -> None:
         """Layers of Gated DeltaNet are given them one by one."""
@@ -99,7 +105,7 @@ class NamedKernels:
             if at % self.chunk == 0:
                 kept.append(state)
             if at == len(self.tokens[row]) - 1:
-                fill(states[slots[row]], advanced(state, self.tokens[row][at]), self.layer)
+                fill(states[slots[row]], self.after(state, self.tokens[row][at]), self.layer)
         chunks = torch.zeros(1, len(kept), *states.shape[1:], dtype=states.dtype)
         for at, state in enumerate(kept):
             fill(chunks[0, at], state, self.layer)
@@ -109,7 +115,7 @@ class NamedKernels:
         """The delta rule of a decode."""
         states, slots = given["ssm_states"], given["cache_indices"].tolist()
         for row, at, state in self._rows(v, states, slots, list(range(len(slots) + 1))):
-            fill(states[slots[row]], advanced(state, self.tokens[row][at]), self.layer)
+            fill(states[slots[row]], self.after(state, self.tokens[row][at]), self.layer)
         return torch.zeros_like(v)
 
     def target_verify(self, *, v: Any, **given: Any) -> Any:
@@ -119,7 +125,7 @@ class NamedKernels:
         above = given.get("retrieve_parent_token")
         parents = [] if above is None else above.tolist()
         for row, at, state in self._rows(v, states, slots, given["query_start_loc"].tolist(), parents):
-            fill(after[kept[row], at], advanced(state, self.tokens[row][at]), self.layer)
+            fill(after[kept[row], at], self.after(state, self.tokens[row][at]), self.layer)
         return torch.zeros_like(v)
 
     def _rows(
@@ -141,7 +147,7 @@ class NamedKernels:
             if slot == self.padding:
                 continue
             above = parents[row] if parents else range(-1, len(self.tokens[row]) - 1)
-            for at, state in enumerate(states_before(first, self.tokens[row], above)):
+            for at, state in enumerate(states_before(first, self.tokens[row], above, self.weights)):
                 yield row, at, state
 
 
@@ -177,7 +183,7 @@ class Mamba2Kernels(NamedKernels):
         for row, (first, end) in enumerate(pairwise(starts)):
             states[row, first] = begun[row]
             for at in range(first, end):
-                states[row, at + 1] = passed[at + 1] = advanced(states[row, at], token_of(columns[at]))
+                states[row, at + 1] = passed[at + 1] = self.after(states[row, at], token_of(columns[at]))
         asked = [given.get(name) for name in ("track_seq_idx", "track_end_locs")]
         pairs = zip(*([] if indices is None else indices.tolist() for indices in asked), strict=True)
         chunks, ends, tracked = (

@@ -66,6 +66,21 @@ def session_parameters(session: str, after: str, offset: int, *, drops_output: b
     )
 
 
+def release_memory() -> Any:
+    """The memory of weights and caches is given back."""
+    return message("ReleaseMemoryOccupationReqInput")
+
+
+def resume_memory(*tags: str) -> Any:
+    """Memory is taken again; all of it without tags."""
+    return message("ResumeMemoryOccupationReqInput", tags=list(tags) or None)
+
+
+def update_weights() -> Any:
+    """Weights are read from files, and caches are emptied."""
+    return message("UpdateWeightFromDiskReqInput", model_path="", flush_cache=True)
+
+
 class Loop:
     """The loop that `run_event_loop` of a scheduler chooses: `event_loop_normal` or `event_loop_overlap`.
 

@@ -3,7 +3,8 @@
 import atexit
 import gc
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from oracle.lifecycle.known_states import KnownStates
@@ -16,10 +17,25 @@ from subjects.sglang.engine.loop import Loop, Sessions, message
 from subjects.sglang.engine.pools import Pools
 from subjects.sglang.engine.releases import require_core, require_core_for_torch
 from subjects.sglang.engine.settings import RadixSettings
+from subjects.sglang.engine.storage import Storage
 
 _LAST: list["Running"] = []
 """The scheduler of this process, if there is one that can go on."""
 _MOST_TURNS = 200
+
+
+class LostMemory:
+    """In the place of what gives memory back to a GPU and takes it again: what stood in the caches is lost."""
+
+    def __init__(self, pools: Pools) -> None:
+        self.pools = pools
+
+    def pause(self, tag: str) -> None:
+        if tag == "kv_cache":
+            self.pools.poison()
+
+    def resume(self, tag: str) -> None:
+        """Nothing is in it."""
 
 
 class Running:
@@ -40,6 +56,7 @@ class Running:
         tree = self.scheduler.tree_cache
         self.sessions = Sessions(self.scheduler, settings.sessions)
         self.host = HostMemory(tree, settings.page_size) if settings.host_policy else None
+        self.storage = Storage(tree, settings.page_size) if settings.storage_policy else None
         self.forward = NamedForward(
             self.scheduler.tp_worker.model_runner, self.pools, settings.mamba_chunk_size
         )
@@ -81,6 +98,12 @@ class Running:
             return add(request, *given, **named)
 
         scheduler.run_batch, scheduler._add_request_to_queue = run_batch, add_request
+        updater = getattr(scheduler, "weight_updater", None)
+        self.can_rest = hasattr(updater, "_select_runners")
+        if updater is not None and self.can_rest:
+            updater.memory_saver_adapter = LostMemory(self.pools)
+            for _, runner in updater._select_runners():
+                runner.weight_updater = SimpleNamespace(update_weights_from_disk=lambda *_, **__: (True, ""))
         for name in ("send_to_detokenizer", "send_to_tokenizer"):
             getattr(scheduler.ipc_channels, name).send_output = self._sent
 
@@ -103,6 +126,10 @@ class Running:
         self._begin()
         COPIES.begin_turn()
         self.loop.turn(inputs)
+
+    def loaded_states(self, histories: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Behind how many tokens each state is that came from a storage."""
+        return () if self.storage is None else self.storage.loaded_states(histories)
 
     def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
         """Have drafts be right as a scenario says, by what it knows of its requests."""
@@ -128,7 +155,8 @@ class Running:
         """Abort all requests and empty the cache; whether the engine is then as a new one."""
         COPIES.finish()
         try:
-            self.turn([message("AbortReq", rid="", abort_all=True), *self.sessions.close_all()])
+            ended = message("AbortReq", rid="", abort_all=True), message("ContinueGenerationReqInput")
+            self.turn([*ended, *self.sessions.close_all()])
             for _ in range(_MOST_TURNS):
                 if self.idle:
                     break
@@ -139,6 +167,8 @@ class Running:
                 return False
         except Exception:
             return False
+        if self.storage is not None:
+            self.storage.clear()
         self.requests.clear()
         self.pools.poison()
         return True

@@ -24,7 +24,8 @@ class RadixSettings:
     `num_draft_tokens` of a request: its last token and the drafts behind it; 0 is an engine without drafts; `draft_breadth` is 1 for
     drafts that stand one behind the other, and more for trees of them; `draft_method` is "ngram", or "eagle" for those of a draft model.
     `host_policy` is
-    `--hicache-write-policy`, "" for an engine without host memory. `sessions` is `--enable-streaming-session`,
+    `--hicache-write-policy`, "" for an engine without host memory. `storage_policy` is `--hicache-storage-prefetch-policy`, "" for one without a
+    storage behind it. `sessions` is `--enable-streaming-session`,
     `mixed` is `--enable-mixed-chunk`: decodes run together with a chunk of a prefill. The tree keeps `states_per_path`
     states at a path (`--mamba-max-states-per-path`), all with -1. `kind` is that of the recurrent layers: "gdn", or "mamba2".
     """
@@ -45,6 +46,7 @@ class RadixSettings:
     draft_breadth: int = 1
     draft_method: str = "ngram"
     host_policy: str = ""
+    storage_policy: str = ""
     sessions: bool = False
     mixed: bool = False
     states_per_path: int = -1
