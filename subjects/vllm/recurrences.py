@@ -480,12 +480,6 @@ class Recurrences:
         has_state: Any,
     ) -> Any:
         """Lightning attention in chunks, a row at a time, on a state that is written back."""
-        begins_behind = has_state | (query_start_loc.diff() > 256)
-        if g is not None and bool(begins_behind.any()):
-            # The state before a block of 256 tokens decays by a token too little in its outputs: docs/findings/lightning-attention-behind-a-state.md.
-            raise NotOffered(
-                "lightning_attention with a decay, of a row with a state or more than 256 tokens"
-            )
         out = torch.zeros_like(v)
         for row in ((slots != NULL) & (query_start_loc.diff() > 0)).nonzero().flatten().tolist():
             tokens, slot = slice(*query_start_loc[row : row + 2].tolist()), int(slots[row])

@@ -223,7 +223,25 @@ def _one_group_for_unequal_ranks(case: Case, profile: Profile) -> bool:
     return sent["family"] == "mamba2" and groups == 1 and _unequal_ranks(case, profile)
 
 
+# Kernels of recurrences.
+
+_LIGHTNING_BLOCK = 256
+"""Tokens of a block of lightning attention, behind each of which a state is computed."""
+
+
+def _lightning_behind_a_state(case: Case, _: Profile) -> bool:
+    """A row of lightning attention with a decay has a state before its first block, or before a later block."""
+    batches = [call.named for call in case.calls if call.function == "Recurrences.linear_chunk"]
+    return any(
+        any(batch["has_state"].values())
+        or any(end - begin > _LIGHTNING_BLOCK for begin, end in pairwise(batch["query_start_loc"].values()))
+        for batch in batches
+        if batch["g"] is not None
+    )
+
+
 FUNCTIONS: Mapping[str, Condition] = {
+    "lightning_behind_a_state": Condition(inputs=_lightning_behind_a_state),
     "uniform_padding": Condition(_some_call(lambda call, _: _is_padded(call)), _padding_is_prefill),
     "drafted_nothing": Condition(_some_call(lambda call, _: _drops(call)), _explained_by_gdn(_drops)),
     "first_token": Condition(
