@@ -168,7 +168,7 @@ def _grows(sequence: int) -> st.SearchStrategy[Operation]:
 
 
 _SEQUENCE, _TOKEN = st.integers(0, SEQUENCES - 1), st.integers(1, LARGEST_TOKEN)
-_FEATURE = st.tuples(st.integers(0, 15), st.integers(0, 2))
+_FEATURE = st.tuples(st.integers(0, 15), st.integers(0, 3))
 _FEATURES = st.one_of(st.lists(_FEATURE, max_size=2), st.lists(_FEATURE, min_size=3, max_size=12)).map(tuple)
 """One or two features, since many of them refuse each other; or many, since some take effect with others only, as neighbours in a batch do."""
 _FEW_TOKENS = st.lists(_TOKEN, min_size=1, max_size=6).map(tuple)

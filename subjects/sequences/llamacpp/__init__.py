@@ -11,7 +11,7 @@ from typing import Any
 from statecheck.sequences import ANOTHER_MODEL, PARTS
 from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp import server
-from subjects.sequences.llamacpp.architectures import architectures
+from subjects.sequences.llamacpp.architectures import architectures, metadata
 from subjects.sequences.llamacpp.context import GUESSES, UNDO, LlamaContext
 from subjects.sequences.llamacpp.library import CACHE_TYPES, WEIGHTS, LlamaCpp, library_path
 from subjects.sequences.llamacpp.script import script_of
@@ -31,7 +31,7 @@ EFFECTS = {
     "micro_batch: a batch was cut": "extend",
     "unified: several sequences were in one cache": "extend",
     "layers: the model had fewer layers": "extend",
-    "cache_type: keys and values had 16 bits": "extend",
+    "cache_type: keys and values had 16 bits or fewer": "extend",
     "weights: matrices had 16 bits or fewer": "extend",
     "extend: rows that have tokens went on in one batch": "extend",
     "interleaved: tokens of rows came by turns": "extend",
@@ -104,16 +104,16 @@ def _library() -> LlamaCpp:
 
 
 @lru_cache(maxsize=16)
-def _model(name: str, layers: int, seed: int, weights: str) -> int:
-    made = _library().model(name, architectures()[name][str(layers)], seed, weights)
+def _model(name: str, layers: int, seed: int, weights: str, cache_type: str) -> int:
+    made = _library().model(name, metadata(name, layers, cache_type), seed, weights)
     if made is None:
         raise NotImplementedError(f"no model of {layers} layers: {' '.join(_library().log[-2:])}")
     return made
 
 
 @lru_cache(maxsize=16)
-def _model_file(name: str, layers: int, seed: int, weights: str) -> Path:
-    return server.model_file(_library(), name, architectures()[name][str(layers)], seed, weights)
+def _model_file(name: str, layers: int, seed: int, weights: str, cache_type: str) -> Path:
+    return server.model_file(_library(), name, metadata(name, layers, cache_type), seed, weights)
 
 
 def new(
@@ -153,12 +153,12 @@ def new(
             "cache_type": cache_type,
         }
         name = model.removeprefix(server.PREFIX)
-        files = [_model_file(name, layers, seed + more, weights) for more in (0, 1)]
+        files = [_model_file(name, layers, seed + more, weights, cache_type) for more in (0, 1)]
         served = server.new(files[0], files[1], given)
         served.effects["weights: matrices had 16 bits or fewer"] += weights != "f32"
         return served
     library = _library()
-    made = _model(model, layers, seed, weights)
+    made = _model(model, layers, seed, weights, cache_type)
     library.log.clear()
     given = {
         "micro_batch": micro_batch,
@@ -169,9 +169,9 @@ def new(
     found = library.context(made, **given)
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
-    other = partial(_model, model, layers, seed + 1, weights)
+    other = partial(_model, model, layers, seed + 1, weights, cache_type)
     context = LlamaContext(library, made, other, found, library.call("llama_get_memory", found), given)
-    context.effects["cache_type: keys and values had 16 bits"] += cache_type != "f32"
+    context.effects["cache_type: keys and values had 16 bits or fewer"] += cache_type != "f32"
     context.effects["weights: matrices had 16 bits or fewer"] += weights != "f32"
     context.effects["layers: the model had fewer layers"] += layers < max(map(int, architectures()[model]))
     return context

@@ -19,7 +19,7 @@ from typing import Any
 
 from statecheck import rooms
 from statecheck.util import limits, temporary
-from subjects.sequences.llamacpp.library import LlamaCpp, batch_of, library_path
+from subjects.sequences.llamacpp.library import IN_BLOCKS, LlamaCpp, batch_of, library_path
 
 LAYERS = (4, 3, 2, 1)
 _TRIES = 80
@@ -43,6 +43,27 @@ _SIZES: Mapping[str, Any] = {
 _EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 16}
 _TYPES: Mapping[str, Any] = {"f32": 1.0, "bool": True, "i32": [2, 2, 2, 2], "u32": 2}
 _UNKNOWN = "unknown model architecture"
+
+
+_WIDE_HEADS: Mapping[str, Any] = {
+    "attention.head_count": 2,
+    **dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"), 32),
+}
+"""Of a model whose heads have 32 numbers, where others have 16."""
+
+
+def metadata(architecture: str, layers: int, cache_type: str) -> dict[str, Any]:
+    """The metadata of a model, of which a cache of keys and values has this type.
+
+    Raises:
+        NotImplementedError: the process ends while the context is made.
+    """
+    found = architectures()[architecture][str(layers)]
+    if cache_type not in IN_BLOCKS:
+        return found
+    if architecture == "qwen4exp":
+        raise NotImplementedError(f"a cache of {cache_type} for qwen4exp")
+    return found | {key: _WIDE_HEADS[key] for key in found.keys() & _WIDE_HEADS}
 
 
 def architectures() -> dict[str, dict[str, Any]]:

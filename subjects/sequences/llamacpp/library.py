@@ -105,8 +105,10 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
     "llama_state_seq_set_data_ext": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT, c.c_uint32)),
 }
-CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30}
-"""Numbers of types in ggml. Types with blocks of 32 need heads of more than the 16 numbers that our models have."""
+CACHE_TYPES = {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}
+"""Numbers of types in ggml."""
+IN_BLOCKS = ("q8_0", "q4_0")
+"""Those of them that need heads of whole blocks."""
 WEIGHTS = {"f32": 0, "f16": 1, "q8_0": 8, "q4_0": 2}
 """Numbers of types in ggml, of matrices whose rows are whole blocks."""
 _BLOCK, _FEWEST_ROWS = 32, 16

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oracle.sequences import FORMS
-from subjects.sequences.llamacpp.architectures import architectures
+from subjects.sequences.llamacpp.architectures import metadata
 from subjects.sequences.llamacpp.library import CACHE_TYPES
 
 MODEL = """\
@@ -102,16 +102,18 @@ def script_of(
     forms = [given["features"].keys() & FORMS.keys() for name, given in operations if name == "extend"]
     if any(forms) or any(name not in ("extend", *_METHODS) for name, _ in operations):
         raise NotImplementedError("a script with generate, reorder or a form of an extension")
-    layers = str(features.get("layers", 4))
+    layers, cache_type = features.get("layers", 4), features.get("cache_type", "f32")
     settings = (
         model,
         features.get("micro_batch", 512),
         features.get("unified", False),
         features.get("snapshots", 0),
-        CACHE_TYPES[features.get("cache_type", "f32")],
+        CACHE_TYPES[cache_type],
     )
     text = (MODEL + _CONTEXT).replace("RELEASE", release or "...", 1).replace("SETTINGS", repr(settings), 1)
-    text = text.replace("GIVEN", repr(architectures()[model][layers]), 1).replace("+ 0)", f"+ {seed})", 1)
+    text = text.replace("GIVEN", repr(metadata(model, layers, cache_type)), 1).replace(
+        "+ 0)", f"+ {seed})", 1
+    )
     used = [_METHODS[name] for name in dict.fromkeys(name for name, _ in operations) if name in _METHODS]
     text = text.replace("METHODS", "".join([_REMOVE, *used] if used else []), 1)
     contexts = sorted({arguments["context"] for _, arguments in operations} | {0})

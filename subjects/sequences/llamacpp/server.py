@@ -25,7 +25,7 @@ from typing import Any
 from statecheck.sequences import damaged
 from statecheck.util import limits
 from subjects.sequences.conditions import PROMPTS_BETWEEN
-from subjects.sequences.llamacpp.library import LlamaCpp
+from subjects.sequences.llamacpp.library import IN_BLOCKS, LlamaCpp
 
 AGAIN = 4
 """A server keeps the state that many tokens before the end of a prompt, from which it goes on where the prompt comes again."""
@@ -390,6 +390,8 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     """
     if given["embeddings"] and given["micro_batch"] < _BATCH:
         raise NotImplementedError("new: a server with embeddings has no smaller micro-batches")
+    if given["reuse"] and given["cache_type"] in IN_BLOCKS:
+        raise NotImplementedError("new: keys in blocks that are shifted are rounded a second time")
     if given["reuse"] and given["cache_type"] == "bf16":
         # A reuse shifts keys, and the library's rotation on a CPU ends the process for this type.
         raise NotImplementedError("new: keys of bf16 cannot be shifted on a CPU")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from subjects.sequences.llamacpp.architectures import architectures
+from subjects.sequences.llamacpp.architectures import metadata
 from subjects.sequences.llamacpp.script import MODEL
 from subjects.sequences.llamacpp.server import PREFIX, TEXTS
 
@@ -76,14 +76,14 @@ def server_script_of(
         "between" in arguments.get("features", {}) for _, arguments in operations
     ):
         raise NotImplementedError("a script with other requests")
-    name, layers = model.removeprefix(PREFIX), str(features.get("layers", 4))
-    metadata = {
-        **architectures()[name][layers],
+    name, layers = model.removeprefix(PREFIX), features.get("layers", 4)
+    described = {
+        **metadata(name, layers, features.get("cache_type", "f32")),
         "tokenizer.ggml.model": "rwkv",
         "tokenizer.ggml.tokens": TEXTS,
     }
     head = MODEL.replace("RELEASE", release or "...", 1).replace("SETTINGS", repr((name, 0, 0, 0, 0)), 1)
-    head = head.replace("GIVEN", repr(metadata), 1).replace("+ 0)", f"+ {seed})", 1)
+    head = head.replace("GIVEN", repr(described), 1).replace("+ 0)", f"+ {seed})", 1)
     head = head.replace("    else: f(", f"{_TEXTS}    else: f(", 1)
     given = {key: value for key, value in features.items() if _DEFAULTS.get(key, value) != value}
     reference = {key: value for key, value in given.items() if key == "cache_type"}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes as c
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from subjects.sequences import llamacpp
@@ -229,17 +231,20 @@ def _restores_checkpoints_in_part(functions: Functions) -> None:
     functions["llama_state_seq_set_data_ext"] = wrong
 
 
-def _loses_states_beside_keys_of_16_bits(functions: Functions) -> None:
+def _loses_states_beside_keys_of(functions: Functions, cache_type: str) -> None:
     make, right = functions["llama_init_from_model"], functions["llama_decode"]
     _loses_states_between_decodes(functions)
     wrong = functions["llama_decode"]
     small: set[int] = set()
+    number = CACHE_TYPES[cache_type]
 
     def noted(model: int, given: Parameters) -> int | None:
         made: int | None = make(model, given)
         if made is not None:
             small.discard(made)
-            small.update({made} if CACHE_TYPES["bf16"] in given.numbers() else ())
+            numbers = given.numbers()
+            # That of keys stands before that of values.
+            small.update({made} if (number, number) in pairwise(numbers) else ())
         return made
 
     def decode(context: int, batch: LlamaBatch) -> int:
@@ -261,7 +266,13 @@ PLANTED: Mapping[str, tuple[str, Callable[[Functions], None]]] = {
     "a save leaves out the last layer": ("sequences/save", _saves_without_the_last_layer),
     "a save writes what was saved first": ("sequences/save", _saves_what_it_saved_first),
     "a load over a sequence that has tokens does nothing": ("sequences/save", _loads_nothing_over_tokens),
-    "a state is lost beside keys of 16 bits": ("sequences/pieces", _loses_states_beside_keys_of_16_bits),
+    **{
+        f"a state is lost beside keys of {name}": (
+            "sequences/pieces",
+            partial(_loses_states_beside_keys_of, cache_type=name),
+        )
+        for name in ("bf16", "q4_0")
+    },
     "a drop empties the next sequence, too": ("sequences/drop", _drops_another_sequence),
     "logits are those of the row before": ("sequences/batches", _gives_logits_of_the_row_before),
     "a token behind a draft is sampled behind the token before it": (
