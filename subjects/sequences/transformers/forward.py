@@ -98,6 +98,9 @@ def uncached(
 
 def _direct(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
     given = {} if held is None else {cache_name(model): held}
+    if model.dtype != torch.float32:
+        # Without positions a model counts padding, too, and rotates keys by other angles: with 16 bits roundings go beyond the tolerance.
+        given |= _latest_positions(model, tokens, mask)
     return {"input_ids": tokens, "attention_mask": mask, "use_cache": True, **given}
 
 
@@ -108,12 +111,17 @@ def _positions(model: Any, mask: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"position_ids": (mask.cumsum(-1) - 1).masked_fill(mask == 0, 0)}
 
 
+def _latest_positions(model: Any, tokens: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of the tokens of a forward; `mask` covers those before them, too."""
+    return {name: positions[:, -tokens.shape[1] :] for name, positions in _positions(model, mask).items()}
+
+
 def _prepared(model: Any, tokens: torch.Tensor, mask: torch.Tensor, held: Any) -> dict[str, Any]:
     """Positions as `generate` makes them: they count real tokens."""
     width = tokens.shape[1]
     first = mask.shape[1] == width
     given = {"attention_mask": mask, "use_cache": True, cache_name(model): held}
-    given |= {name: positions[:, -width:] for name, positions in _positions(model, mask).items()}
+    given |= _latest_positions(model, tokens, mask)
     taken = parameters(type(model).prepare_inputs_for_generation)
     if "cache_position" in taken:
         given["cache_position"] = torch.arange(mask.shape[1] - width, mask.shape[1])
