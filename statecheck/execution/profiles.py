@@ -12,12 +12,17 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-from statecheck.execution.private.hypothesis import leave_out_own_constants, read_no_composites
+from statecheck.execution.private.hypothesis import (
+    leave_out_own_constants,
+    make_no_mutations,
+    read_no_composites,
+)
 
 
 def register() -> None:
-    """Make the profiles known to Hypothesis, and have it draw no constants of the harness."""
+    """Make the profiles known to Hypothesis, and have it draw no constants of the harness, and no mutations."""
     leave_out_own_constants()
+    make_no_mutations()
     read_no_composites()
     # Settings inherit from the profile that is loaded, which may be the one without a database.
     base = settings(

@@ -1,6 +1,9 @@
-"""The first examples of an exploration, and the cost of the first of them."""
+"""Which examples an exploration draws."""
 
 from __future__ import annotations
+
+from itertools import pairwise
+from operator import eq
 
 import hypothesis
 import pytest
@@ -15,12 +18,12 @@ from tests.helpers.cases import a_property, toy
 _NUMBERS = st.tuples(*[st.integers(0, 1000)] * 20)
 
 
-def examples(seed: int, max_examples: int) -> list[int]:
-    """How many of 20 numbers are not 0, in each example of an exploration."""
-    found = list[int]()
+def examples(seed: int, max_examples: int) -> list[tuple[int, ...]]:
+    """The 20 numbers of each example of an exploration."""
+    found = list[tuple[int, ...]]()
 
     def body(trial: Example, numbers: tuple[int, ...]) -> None:  # noqa: ARG001 - a body has both
-        found.append(sum(number != 0 for number in numbers))
+        found.append(numbers)
 
     profiles.register()
     subject = toy(cdiv=lambda x, y: -(-x // y))
@@ -29,13 +32,24 @@ def examples(seed: int, max_examples: int) -> list[int]:
     return found
 
 
+def nonzero(numbers: tuple[int, ...]) -> int:
+    return sum(number != 0 for number in numbers)
+
+
 @pytest.mark.skipif(
     hypothesis.__version_info__ < (6, 120),
     reason="earlier versions of Hypothesis begin with ten simple examples, however few are asked for",
 )
 def test_the_second_example_of_the_first_pass_is_no_simple_one() -> None:
     drawn = [examples(seed, FIRST_EXAMPLES) for seed in range(5)]
-    assert [example[0] for example in drawn] == [0] * 5
-    assert min(example[1] for example in drawn) > 10
+    assert [nonzero(example[0]) for example in drawn] == [0] * 5
+    assert min(nonzero(example[1]) for example in drawn) > 10
     # What the number of examples of the first pass is chosen by.
-    assert max(examples(seed, 10)[1] for seed in range(5)) < 5
+    assert max(nonzero(examples(seed, 10)[1]) for seed in range(5)) < 5
+
+
+def test_no_example_is_made_from_parts_of_the_one_before() -> None:
+    # The first tenth is simple, and much the same.
+    shared = [sum(map(eq, *pair)) for pair in pairwise(examples(1, 100)[20:])]
+    assert len(shared) >= 70
+    assert max(shared) < 10
