@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any
 
+import numpy as np
+
 from statecheck.case import Case
-from statecheck.case.values import Raised, Record, Returned
+from statecheck.case.values import Let, Raised, Record, Returned
+from statecheck.kernels.source.tiles import scan
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import Profile
 
@@ -453,7 +456,29 @@ def _last_token_of_one_chunk(case: Case, _: Profile) -> bool:
     return last < chunk or last % chunk == 0
 
 
+_GATES_CHUNK = 64
+"""Tokens of a chunk of the gated delta rule."""
+
+
+def _sum_of_gates_rises(case: Case, _: Profile) -> bool:
+    """The sum of a head's gates over a chunk of a row, in float32, rises from a token to the next, as a CPU adds them."""
+    memory = {step.name: step.value for step in case.steps if isinstance(step, Let)}
+    for batch in (call.named for call in case.calls if call.function == "Recurrences.gdn_chunk"):
+        view = batch["g"]
+        numbers = np.frombuffer(memory[view.of].elements, np.float32)
+        token, head = view.strides
+        for begin, end in pairwise(batch["query_start_loc"].values()):
+            for first in range(begin, end, _GATES_CHUNK):
+                tokens = np.arange(first, min(first + _GATES_CHUNK, end))
+                gates = numbers[token * tokens[:, None] + head * np.arange(view.shape[1])]
+                sums = scan(lambda before, more: (before + more,), (gates,), 0, backwards=False)
+                if (np.diff(sums, axis=0) > 0).any():
+                    return True
+    return False
+
+
 CONDITIONS: Mapping[str, Condition] = {
+    "sum_of_gates_rises": Condition(inputs=_sum_of_gates_rises),
     "mixed_batch": Condition(outcome=_mixed_batch),
     "hit_of_a_mixed_batch": Condition(outcome=_hit_of_a_mixed_batch),
     "replaces_all": Condition(outcome=_replaces_all),

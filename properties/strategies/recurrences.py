@@ -195,11 +195,14 @@ class Batch:
             found = _SHORT_KEYS
         if name == self._written and "few writes" in self.options and self.function in CHUNKED:
             found = replace(found, every=_FEW_WRITES)
+        if name == "g" and "kept" in self.options:
+            found = replace(found, every=2)
         if "all bits" in self.options:
             of_inputs = name in _TYPED or (
                 name == "state" and (self.is_conv or self.state_dtype != "float32")
             )
-            found = found.finer(_BITS_OF_INPUTS if of_inputs else _BITS_OF_FLOAT32)
+            bits = _BITS_OF_GATES if name == "g" else _BITS_OF_FLOAT32
+            found = found.finer(_BITS_OF_INPUTS if of_inputs else bits)
         return found
 
     @property
@@ -584,6 +587,8 @@ _STRIDED = ("weight", "A", "D", "dt_bias")
 """Parameters that may be views."""
 _BITS_OF_INPUTS, _BITS_OF_FLOAT32 = 7, 14
 """As many as bfloat16 holds exactly; and more than any type of a product's factors."""
+_BITS_OF_GATES = 22
+"""So many that a sum over a chunk is rounded. Where half of the tokens keep all of a state, it may rise from a token to the next."""
 
 _SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40))
 _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
@@ -605,10 +610,19 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
         *("gate", "softplus", "skip", "one skip", "one decay", "many times", "typed states"),
         *("strided parameters", "wide chunks", "few writes", "slow", "steep"),
     ),
-    "linear": ("decay", "constant decay", "few writes", "slow", "steep", "strided gates", "typed states"),
+    "linear": (
+        "decay",
+        "constant decay",
+        "few writes",
+        "slow",
+        "steep",
+        "kept",
+        "strided gates",
+        "typed states",
+    ),
     "delta": ("norm", "short keys", "few keys", "few writes", "typed states"),
-    "gdn": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "typed states"),
-    "kda": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "typed states"),
+    "gdn": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "kept", "typed states"),
+    "kda": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "kept", "typed states"),
 }
 _ALL_OPTIONS = sorted({"all bits", *chain.from_iterable(_OPTIONS.values())})
 _SELDOM = {"few writes", "steep", "typed states"}
