@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import exp, sqrt
+from dataclasses import replace
+from math import exp, isfinite, sqrt
 
 from oracle.recurrences.bounds import SILU_SLOPE, Matrix, absolute, dot, length, silu, softplus
 from oracle.recurrences.delta import delta_step
@@ -138,6 +139,24 @@ def ssm_heads(
                 state, [0.0] * len(inputs), sizes, left, *key_sizes, absolute(skip), gates
             ),
             2.0 * len(keys[0]) + 12 + rates,
+            exponents=rates,
         )
+
+    return step
+
+
+def in_chunks_of_batches(steps: Steps, starts: Sequence[int], chunk: int) -> Steps:
+    """Steps of a kernel whose chunks go over all rows of a batch.
+
+    A decay is the exponential of a difference of two sums over a chunk. For the first token of a row, exponents of the tokens before it in its chunk,
+    which are those of other rows, are in both sums.
+    """
+
+    def step(token: int, head: int) -> HeadStep:
+        found = steps(token, head)
+        if token not in starts:
+            return found
+        before = (steps(other, head).exponents for other in range(token - token % chunk, token))
+        return replace(found, operations=found.operations + sum(filter(isfinite, before)))
 
     return step

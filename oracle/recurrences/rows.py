@@ -102,6 +102,7 @@ class HeadStep:
         products: how often the state before goes through a product whose factors are rounded.
         decay: by key, the factor of the state before where no rounded product multiplies it.
         lengths: a second bound, if the step has one.
+        exponents: the part of `operations` that is the size of exponents.
     """
 
     values: Step
@@ -111,6 +112,7 @@ class HeadStep:
     products: float = 0.0
     decay: Sequence[float] = ()
     lengths: Lengths | None = None
+    exponents: float = 0.0
 
     def advance(self, state: State, roundoff: Roundoff) -> tuple[State, list[tuple[float, float]]]:
         """The state behind the token; and by value its output, and how far it may be off."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from oracle.recurrences import conv, delta, linear, ssm
 from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, Roundoff, near
-from oracle.recurrences.heads import Steps, delta_heads, linear_heads, ssm_heads
+from oracle.recurrences.heads import Steps, delta_heads, in_chunks_of_batches, linear_heads, ssm_heads
 from oracle.recurrences.rows import Recurrent, Rows, run_rows
 from statecheck.case.values import (
     ITEM_SIZES,
@@ -249,7 +249,7 @@ def _ssm(function: str) -> Callable[..., Answer]:
         query_start_loc: Tensor,
         num_accepted: Tensor | None = None,
         has_state: Tensor | None = None,
-        chunk_size: int = 0,  # noqa: ARG001
+        chunk_size: int = 0,
     ) -> Answer:
         read = _Memory(memory)
         times, rates, offsets = read.nested(dt), read.nested(A), read.nested(dt_bias)
@@ -261,6 +261,8 @@ def _ssm(function: str) -> Callable[..., Answer]:
             offsets = [[one] * channels for one in offsets] if offsets is not None else None
         inputs, b, c, d, gate = (read.nested(one) for one in (x, B, C, D, z))
         steps = ssm_heads(inputs, times, rates, b, c, d, gate, offsets, dt_softplus)
+        if function in profile.chunks_of_batches:
+            steps = in_chunks_of_batches(steps, query_start_loc.values(), chunk_size)
         rows = _rows(slots, query_start_loc, profile, num_accepted, has_state)
         return _by_heads(function, x, steps, rows, states, memory, profile)
 

@@ -11,7 +11,7 @@ import torch
 from oracle.recurrences.bounds import UNIT_ROUNDOFF, Near, Roundoff, silu, softplus
 from oracle.recurrences.conv import convolved, convolved_sizes, window_after, window_before
 from oracle.recurrences.delta import delta_step
-from oracle.recurrences.heads import Steps, delta_heads, linear_heads, ssm_heads
+from oracle.recurrences.heads import Steps, delta_heads, in_chunks_of_batches, linear_heads, ssm_heads
 from oracle.recurrences.linear import linear_step
 from oracle.recurrences.rows import Recurrent, Rows, run_rows
 from oracle.recurrences.ssm import ssm_step
@@ -224,3 +224,10 @@ def test_where_few_tokens_write_a_wrong_decay_lies_outside_of_the_bound_in_bfloa
 
     pairs = zip(state(gates), state(other), strict=True)
     assert all(abs(near.value - wrong.value) > near.bound for near, wrong in pairs)
+
+
+def test_in_chunks_of_a_batch_a_row_counts_the_exponents_before_it() -> None:
+    one = [[[1.0]]] * 4
+    steps = ssm_heads(one, [[[8.0]]] * 4, [[[-2.0]]], one, one, None, None, None, False)
+    counted = [in_chunks_of_batches(steps, [0, 2], 4)(token, 0).operations for token in range(4)]
+    assert counted == [steps(0, 0).operations + more for more in (0.0, 0.0, 32.0, 0.0)]
