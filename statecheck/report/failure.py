@@ -55,7 +55,7 @@ class Entry:
     rows: tuple[tuple[str, str], ...] = ()
 
     @property
-    def on_lines(self) -> Entry:
+    def on_one_line(self) -> Entry:
         """The same with each row on one line, for an output without lines of code."""
         rows = ((label, text.replace("\n", "; ") if label in STEPS else text) for label, text in self.rows)
         return Entry(self.headline, tuple(rows))
@@ -121,10 +121,12 @@ def _rows(case: Case, release: str, note: str) -> Iterator[tuple[str, str]]:
 
 
 def _lines_within(room: int, texts: Iterable[str]) -> Iterator[str]:
-    """The texts, a line each, as long as there is room."""
+    """The texts, a line each, as long as there is room; a last line says that there are more."""
     for text in texts:
-        if room > 0:
-            yield brief(text, room)
+        if room <= 0:
+            yield "…"
+            return
+        yield brief(text, room)
         room -= len(text)
 
 

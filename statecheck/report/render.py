@@ -144,7 +144,7 @@ def entry_markdown(entry: Entry, room: int = 400) -> list[str]:
     lines = [f"- **{escaped(entry.headline, room)}**"]
     return lines + [
         f"  - {label}: {code(text[:room]) if label in TYPED else escaped(text.replace('**', ''), room)}"
-        for label, text in entry.on_lines.rows
+        for label, text in entry.on_one_line.rows
     ]
 
 

@@ -77,7 +77,7 @@ def report_sections(case: Case, subject: Subject | None, note: str = "") -> list
 
 def _head(entry: Entry) -> Iterator[str]:
     yield f"# {inert(entry.headline)}"
-    for label, text in entry.on_lines.rows:
+    for label, text in entry.on_one_line.rows:
         yield f"**{label[0].upper()}{label[1:]}:** {code(text) if label in TYPED else inert(text)}"
 
 

@@ -11,7 +11,7 @@ from oracle.sequences import SequenceLaws
 from statecheck.case import Case
 from statecheck.case.failure import failure_of, outcome_difference
 from statecheck.case.values import Name, Outcome, Raised, Returned, call, record
-from statecheck.report.failure import Entry, failure_entry, headline, should_hold
+from statecheck.report.failure import Entry, _lines_within, failure_entry, headline, should_hold
 from statecheck.report.render import GITHUB, entry_lines, entry_markdown, github_annotations, report_text
 from statecheck.report.scripts.script import repro_script
 from tests.helpers.cases import a_case, subject_of
@@ -114,6 +114,7 @@ def test_lines_break_between_words_and_what_is_pasted_stays_whole() -> None:
 
 def test_steps_have_lines_of_their_own_and_one_line_in_markdown() -> None:
     entry = failure_entry(Case.load(ROOT / "docs/findings/copied-before-it-is-loaded.json")).brief
+    assert [*_lines_within(3, ("abc", "d"))] == ["abc", "…"]
     steps = dict(entry.rows)["smallest input"].splitlines()
     assert len(steps) > 2
     shown = [line for line in entry_lines(entry, 500) if line.endswith(tuple(steps))]
