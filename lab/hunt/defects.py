@@ -135,9 +135,8 @@ class ReleasedDefect:
     def plant(self, folder: Path) -> Planted:
         """Write the changed text, and what has Python take it when it starts."""
         one = self.defect
-        package, _, rest = one.file.partition("/")
-        # A connector is a file of the adapter.
-        project = PROJECTS[rest.partition("/")[0] if package == "subjects" else package]
+        # The folder of the package, or of the adapter.
+        project = next(PROJECTS[part] for part in Path(one.file).parts if part in PROJECTS)
         text = _source(project, self.release, one.file).read_text(encoding="utf-8")
         start = folder / "start"
         start.mkdir()

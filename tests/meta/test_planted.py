@@ -123,6 +123,8 @@ def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) 
         ("sglang", "after the first token of a step"),
         ("sglang", "not copied to host memory"),
         ("sglang-functions", "only the first layer"),
+        ("llamacpp", "as long"),
+        ("llamacpp", "without the last layer"),
     ],
 )
 def test_a_defect_of_a_release_is_found(group: str, word: str) -> None:
