@@ -13,7 +13,7 @@ _TEMPLATE = """\
 # pip install mlx-lm=={release} "mlx[cpu]=={mlx}"
 import copy, mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
-from mlx_lm.generate import BatchGenerator, generate_step, speculative_generate_step
+from mlx_lm.generate import BatchGenerator, generate_step
 from mlx_lm.models.cache import load_prompt_cache, make_prompt_cache, save_prompt_cache, trim_prompt_cache
 from mlx_lm.models.{module} import Model, ModelArgs
 mx.random.seed({seed}); model = Model(ModelArgs.from_dict({fields}))
@@ -74,19 +74,6 @@ def _fields(made: Any) -> dict[str, Any]:
         if value != default:
             found[field.name] = value
     return found
-
-
-def _draft_model(wrong: int) -> Iterator[str]:
-    """`generation.ImperfectDraft`."""
-    yield (
-        f"class Draft:  # the model itself, wrong behind tokens that {wrong} divides"
-        if wrong
-        else "class Draft:  # the model itself"
-    )
-    yield "    __getattr__ = lambda self, name: getattr(model, name)"
-    shifted = f"mx.where((tokens % {wrong} == 0)[..., None], mx.roll(x := model(tokens, cache=cache), 1, axis=-1), x)"
-    logits = shifted if wrong else "model(tokens, cache=cache)"
-    yield f"    __call__ = lambda self, tokens, cache=None: {logits}"
 
 
 class _Writer:
@@ -189,10 +176,6 @@ class _Writer:
             if others:
                 yield f"generator.insert({others})"
             yield f"while len(found) < {n}: found += [one.token for one in generator.next()[1] if one.uid == uid]"
-        elif given.engine == generation.DRAFTS:
-            yield from _draft_model(given.wrong_drafts)
-            yield f"steps = speculative_generate_step(mx.array({prompt}), model, Draft(), num_draft_tokens={given.drafts}, max_tokens={n})"
-            yield "found = [int(token) for token, _, _ in steps]"
         else:
             yield f"found = [int(token) for token, _ in generate_step(mx.array({rest}), model, max_tokens={n}, prompt_cache={name}, prefill_step_size={given.prefill})]"
         alone = f"generate_step(mx.array({prompt}), model, max_tokens={n})"
