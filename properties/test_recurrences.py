@@ -65,6 +65,17 @@ def offered_of(
     return found
 
 
+def runs_the_same_code(trial: Example, *batches: Batch) -> bool:
+    """Whether batches differ in nothing for which Triton compiles a kernel anew: a number of 1, and multiples of 16.
+
+    Sums may go in another order in other code: the bytes may differ there, and each result is within the bound of the arithmetic, as
+    that of any call.
+    """
+    counts = [(batch.tokens, len(batch.rows)) for batch in batches]
+    kinds = {tuple((count == 1, count % 16 == 0) for count in pair) for pair in counts}
+    return trial.executes_kernels or len(kinds) == 1
+
+
 def same_rows(
     trial: Example,
     first: tuple[Batch, Returned],
@@ -77,6 +88,8 @@ def same_rows(
     Rows without a token compare nothing: an example has a row with one.
     """
     assume(any(first[0].rows[row].length for row, _ in rows))
+    if not runs_the_same_code(trial, first[0], other[0]):
+        return
     for row, same in rows:
         outputs = [batch.output(outcome, at) for (batch, outcome), at in ((first, row), (other, same))]
         trial.holds(
@@ -145,10 +158,12 @@ def a_row_in_pieces_is_the_row_in_one_go(
     assume(any(0 < place < row.length for place, row in zip(places, batch.rows, strict=True)))
     before = [replace(row, length=place) for row, place in zip(batch.rows, places, strict=True)]
     behind = [_continued(row, place) for row, place in zip(batch.rows, places, strict=True)]
-    whole = trial.returned(*batch.steps())
     first, second = replace(batch, rows=tuple(before)), replace(batch, rows=tuple(behind))
+    whole = trial.returned(*batch.steps())
     piece = trial.returned(*first.steps(1))
     rest = trial.returned(*second.steps(2, pool="states1"))
+    if not runs_the_same_code(trial, batch, first, second):
+        return
     for row in real_rows(batch):
         outputs = first.output(piece, row) + second.output(rest, row)
         trial.holds(

@@ -228,6 +228,8 @@ class Campaign:
         self._save_at, self._shown_at = time.monotonic() + _FIRST_SECONDS, float("-inf")
         self._saved_buckets = 0
         self._pool: WorkerPool
+        self._interrupted = float("inf")
+        """When Ctrl-C came, in seconds since the epoch."""
 
     @property
     def at(self) -> float:
@@ -276,7 +278,7 @@ class Campaign:
                         self._apply(worker, event)
                     self._show()
         except KeyboardInterrupt:
-            self.record.interrupted = True
+            self.record.interrupted, self._interrupted = True, time.time()
         finally:
             with uninterrupted():
                 self._end()
@@ -330,7 +332,7 @@ class Campaign:
                     state.progress(worker.task.unit, event.examples, event.compared)
             case ExampleFailed():
                 state.note_failure(self.at)
-                if isinstance(worker.task, Explore):
+                if isinstance(worker.task, Explore) and not self.record.interrupted:
                     state.property_states[worker.task.unit].failing = True
             case Explored():
                 task, worker.task = worker.task, None
@@ -447,13 +449,21 @@ class Campaign:
 
     def _leave(self, worker: WorkerHandle, task: Explore, why: str) -> int:
         """No worker does the task any more. The failing inputs that the worker had in hand become findings; how many there were."""
-        self.state.property_states[task.unit].end()
+        explored = self.state.property_states[task.unit]
+        had_failed = explored.failing
+        explored.end()
         self._scheduler.ended(task, None)
         # What it was doing by then is not known: the input may be the smallest.
         note = f"{why[:1].upper()}{why[1:]} before this failure was reported: there may be a smaller input."
         cases = list(pending_cases(self.pending, worker.pid))
         for path, met in cases:
             case = met
+            if not had_failed and path.stat().st_mtime > self._interrupted:
+                # Ctrl-C ends compilers that the subject has started, too. The case stays on disk, and the next campaign replays it.
+                self.state.warn(
+                    f"{task.unit} failed after the interruption: the next campaign replays the input"
+                )
+                continue
             defect = self.defects.matcher.find(case)
             for error in self.defects.matcher.errors:
                 self.state.warn(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 import time
 from collections import Counter
@@ -335,6 +336,27 @@ def test_a_campaign_that_is_interrupted_before_the_canary_is_not_to_be_trusted(t
     record, _ = pretended(tmp_path, passes, budget=300.0, watch=_ends_after(1))
     assert record.warnings == ["the canary was not run: the campaign ended before its turn"]
     assert (record.interrupted, verdict(record).word, code_of(record)) == (True, "NOT TO BE TRUSTED", 2)
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(-60, 1), (60, 0)], ids=["before", "after"])
+def test_a_failure_after_ctrl_c_is_left_to_the_next_campaign(
+    tmp_path: Path, seconds: int, found: int
+) -> None:
+    left = threading.Event()
+
+    def fails(task: Explore, actor: Actor) -> None:
+        path = actor.leave(task.property, a_case(property_id=EXACT, subject="impl"))
+        os.utime(path, (time.time() + seconds, time.time() + seconds))
+        left.set()
+        actor.hang()
+
+    def interrupts(_: object) -> None:
+        left.wait()
+        raise KeyboardInterrupt
+
+    record, _ = pretended(tmp_path, fails, only=EXACT, budget=300.0, watch=interrupts)
+    pending = [path for path in tmp_path.rglob("*.json") if path.parent.name == "pending"]
+    assert (record.interrupted, len(record.buckets), len(pending)) == (True, found, 1 - found)
 
 
 def test_the_pending_case_of_a_worker_is_found_though_its_device_is_lost(tmp_path: Path) -> None:
