@@ -33,12 +33,15 @@ CONSTANT = 4.0
 """Stands for roundings that are not counted one by one: exponentials, divisions and square roots, which hardware computes to a few units."""
 SMALLEST = {
     "float64": 2.0**-1000,
-    "float32": 2.0**-120,
-    "tfloat32": 2.0**-120,
+    "float32": 2.0**-100,
+    "tfloat32": 2.0**-100,
     "float16": 2.0**-24,
-    "bfloat16": 2.0**-120,
+    "bfloat16": 2.0**-100,
 }
-"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type."""
+"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type.
+
+Below 2^-126 an exponential in float32 is flushed to zero. It is a factor of a product, whose other factors are up to 2^26 here.
+"""
 
 ROUNDED = 3.0
 """Times that a token's part, or an output, is rounded to the type of a product's factors on its way."""

@@ -231,3 +231,15 @@ def test_in_chunks_of_a_batch_a_row_counts_the_exponents_before_it() -> None:
     steps = ssm_heads(one, [[[8.0]]] * 4, [[[-2.0]]], one, one, None, None, None, False)
     counted = [in_chunks_of_batches(steps, [0, 2], 4)(token, 0).operations for token in range(4)]
     assert counted == [steps(0, 0).operations + more for more in (0.0, 0.0, 32.0, 0.0)]
+
+
+def test_a_decay_that_is_flushed_to_zero_lies_within_the_bound() -> None:
+    # exp(-87.4) is no normal number of float32; 159 of it is expected, where a kernel may have 0.
+    keys, values, times = [[[1.0]]] * 2, [[[-1.875]], [[0.0]]], [[[48.8]], [[87.4]]]
+    steps = ssm_heads(values, times, [[[-1.0]]], keys, [[[1.74]]] * 2, None, None, None, False)
+    rows = Rows((0, 2), ((1,),), has_state=(False,))
+    found = run_rows(
+        rows, 1, (1, 1), steps, {}, roundoff=ROUNDOFF, output_type="float32", state_type="float32"
+    )
+    output = found.outputs[1][0][0]
+    assert 0 < abs(output.value) < output.bound < 1e-29
