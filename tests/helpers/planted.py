@@ -20,20 +20,21 @@ from subjects import Subject, adapted, load
 FOLDER = Path(__file__).parents[1] / "meta" / "planted"
 IN_IMPL = ("stateless", "builders", "align", "engines", "bounds")
 """The groups of defects in copies of `impl`."""
-IN_PORTS = ("ports",)
-"""The groups of defects in copies of a port of the examples."""
+IN_PORTS = ("ports", "sequences", "recurrences")
+"""The groups of defects in copies of a port of the examples or of the tests."""
 IN_RELEASES = tuple(sorted({file.stem for file in FOLDER.glob("*.toml")} - {*IN_IMPL, *IN_PORTS}))
 """The groups of defects in files of a release, or of its adapter."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A copy of the implementation, called `package`, in which `new` replaces `old` in `file`."""
+    """A copy of the implementation, called `package`, in which `new` replaces `old` in `file`, and so on for each pair of `also`."""
 
     package: str
     file: str
     old: str
     new: str
+    also: tuple[tuple[str, str], ...] = ()
 
     def replaced(self, text: str) -> str:
         """The text of the file with the replacement.
@@ -41,10 +42,11 @@ class Variant:
         Raises:
             ValueError: `old` is not in the text, or more than once.
         """
-        if text.count(self.old) != 1:
-            count = text.count(self.old)
-            raise ValueError(f"{self.old!r} is {count} times in {self.file}, but should be once [Variant]")
-        return text.replace(self.old, self.new)
+        for old, new in ((self.old, self.new), *self.also):
+            if (count := text.count(old)) != 1:
+                raise ValueError(f"{old!r} is {count} times in {self.file}, but should be once [Variant]")
+            text = text.replace(old, new)
+        return text
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class PlantedDefect:
         found_inside_by: ids of properties of a release's engine that find the copy of `impl` inside of the engine.
         release: the version whose file it is, "" for `impl`.
         models: of a library of sequences, the models that scenarios are about, "" for all.
+        also: further texts and their replacements.
     """
 
     name: str
@@ -67,10 +70,11 @@ class PlantedDefect:
     found_inside_by: tuple[str, ...] = ()
     release: str = ""
     models: str = ""
+    also: tuple[tuple[str, str], ...] = ()
 
     @property
     def variant(self) -> Variant:
-        return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new)
+        return Variant(re.sub(r"\W+", "_", self.name.lower()), self.file, self.old, self.new, self.also)
 
 
 @cache
@@ -83,8 +87,14 @@ def planted(group: str) -> tuple[PlantedDefect, ...]:
 
 def _defect(file: str, release: str, fields: dict[str, Any]) -> PlantedDefect:
     found_by, inside = fields.pop("found_by"), fields.pop("found_inside_by", ())
+    also = tuple((old, new) for old, new in fields.pop("also", ()))
     return PlantedDefect(
-        file=file, release=release, found_by=tuple(found_by), found_inside_by=tuple(inside), **fields
+        file=file,
+        release=release,
+        found_by=tuple(found_by),
+        found_inside_by=tuple(inside),
+        also=also,
+        **fields,
     )
 
 
@@ -108,8 +118,9 @@ def implementation() -> Path:
 
 def broken_copy(variant: Variant, intact: Path, folder: Path) -> Path:
     """Copy the implementation, or a port, into `folder` under the variant's name and break it; returns the path of the package, or the module."""
-    if variant.file.startswith("examples/"):
-        text = variant.replaced((rooms.FOLDER / variant.file).read_text(encoding="utf-8"))
+    port = rooms.FOLDER / variant.file
+    if port.is_file():
+        text = variant.replaced(port.read_text(encoding="utf-8"))
         (folder / f"{variant.package}.py").write_text(text, encoding="utf-8")
         return folder / variant.package
     text = variant.replaced((intact / variant.file).read_text(encoding="utf-8"))
@@ -126,8 +137,7 @@ def broken_subject(variant: Variant, folder: Path) -> Iterator[Subject]:
     importlib.invalidate_caches()
     sys.path.insert(0, str(folder))
     try:
-        module = importlib.import_module(variant.package)
-        yield adapted(module) if hasattr(module, "STATECHECK_PROTOCOL") else Subject(variant.package, module)
+        yield adapted(importlib.import_module(variant.package))
     finally:
         sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.partition(".")[0] == variant.package]:

@@ -11,6 +11,7 @@ import pytest
 
 from lab.hunt.defects import planted_defects, release_python
 from statecheck import rooms
+from statecheck.case import Case
 from statecheck.execution.registry import load_properties
 from statecheck.kernels import triton_mode
 from statecheck.subject import is_documented
@@ -49,6 +50,17 @@ FIRST = {name: defect for defect, name in reversed(PAIRS)}
 """One defect of each property."""
 TRIED = {PROPERTIES[name].topic: (FIRST[name], name) for name in reversed(FIRST)}
 """Of each module of properties, a defect and its property; the others are slow."""
+_MOST_CALLS, _MOST_TOKENS = 7, 70
+"""Of a shrunk case: with the call that makes the context. A rounding needs a certain state, beside which up to two sequences more may stay."""
+SHRUNK: dict[str, Callable[[Case], bool]] = {
+    "tests/adapters/sequences/reference_port.py": lambda case: (
+        len(case.calls) <= _MOST_CALLS and case.model == "small"
+    ),
+    "examples/recurrences_port.py": lambda case: (
+        max(call.named["query_start_loc"].values()[-1] for call in case.calls) <= _MOST_TOKENS
+    ),
+}
+"""By a port, what holds of the smallest input that is found of its defects."""
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +87,10 @@ def test_a_defect_is_found_by_the_properties_that_it_names(
 ) -> None:
     if PROPERTIES[name].launches and not triton_mode.executes():
         pytest.skip("kernels are compiled in this process; their defects are hunted where they are executed")
-    catch = hunt(PROPERTIES[name], broken, shrink=False)
+    is_small = SHRUNK.get(defect.file)
+    catch = hunt(PROPERTIES[name], broken, shrink=is_small is not None)
     assert catch is not None, f"{name} passes {MAX_EXAMPLES} examples, but should fail: {defect.name}"
+    assert is_small is None or is_small(catch.case), catch.case.calls
     record_property("examples", catch.examples)
     record_property("seen", catch.seen)
 
@@ -91,7 +105,7 @@ def test_only_properties_that_need_cuda_are_excused() -> None:
 
 def test_every_defect_of_a_copy_has_its_own_name_and_line() -> None:
     names = Counter(defect.variant.package for defect in COPIED)
-    lines = Counter((defect.file, defect.old, defect.new) for defect in COPIED)
+    lines = Counter((defect.file, defect.old, defect.new, defect.also) for defect in COPIED)
     assert [key for key, times in (names + lines).items() if times > 1] == []
 
 

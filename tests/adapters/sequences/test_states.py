@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,33 +13,30 @@ from statecheck.diagnose.diagnosis import Confirmation, Diagnosis, explain
 from statecheck.execution.example import ExecutionContext, Falsified
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
-from statecheck.subject import adapted
+from subjects import Subject
 from subjects.sequences.serving import plain
 from subjects.sequences.states import first_different
+from tests.helpers.planted import Variant, broken_subject
 
-_SOURCE = Path(__file__).with_name("reference_port.py").read_text(encoding="utf-8")
-_SAVED = "    return list(context.states[sequence])"
-_WITHOUT_A_LAYER = "    return [(one[0], EMPTY[1]) for one in context.states[sequence]]"
+_WITHOUT_A_LAYER = Variant(
+    "planted_port",
+    "tests/adapters/sequences/reference_port.py",
+    "    return list(context.states[sequence])",
+    "    return [(one[0], EMPTY[1]) for one in context.states[sequence]]",
+)
+"""A port whose saved sequences lack the second layer's state."""
 
 
 @pytest.fixture
-def planted() -> Iterator[ModuleType]:
-    """A port whose saved sequences lack the second layer's state."""
-    assert _SOURCE.count(_SAVED) == 1
-    module = ModuleType("planted_port")
-    module.__file__ = __file__
-    sys.modules["planted_port"] = module
-    exec(compile(_SOURCE.replace(_SAVED, _WITHOUT_A_LAYER), "planted_port.py", "exec"), vars(module))  # noqa: S102 - a source of our own
-    yield module
-    del sys.modules["planted_port"]
+def subject(tmp_path: Path) -> Iterator[Subject]:
+    with broken_subject(_WITHOUT_A_LAYER, tmp_path) as found:
+        yield found
 
 
 @pytest.mark.parametrize("target", [0, 1])
 def test_the_finding_names_the_call_and_the_layer_behind_which_states_differ(
-    planted: ModuleType, target: int
+    subject: Subject, target: int
 ) -> None:
-    load_properties()
-    subject = adapted(planted)
     execution_context = ExecutionContext(subject, ordinary_port(subject, "cpu"))
     trial = execution_context.begin(load_properties()["sequences/save"])
     trial.agrees(call("Sequences", model="small", seed=0, features={}, bind="library"))
