@@ -162,7 +162,8 @@ def a_row_in_pieces_is_the_row_in_one_go(
     whole = trial.returned(*batch.steps())
     piece = trial.returned(*first.steps(1))
     rest = trial.returned(*second.steps(2, pool="states1"))
-    if not runs_the_same_code(trial, batch, first, second):
+    if not trial.executes_kernels:
+        # A compiler may make other code of a loop's first turns than of the rest: each result is within the bound, and the bytes may differ.
         return
     for row in real_rows(batch):
         outputs = first.output(piece, row) + second.output(rest, row)

@@ -19,7 +19,7 @@ class _Settled:
 
 
 def prepare(device: str) -> None:
-    """Execute kernels from their IR where the device is "cpu", compile them elsewhere. Call it before a subject is imported.
+    """Execute kernels from their IR where the device is "cpu", and hide GPUs; compile them elsewhere. Call it before a subject is imported.
 
     Raises:
         ValueError: this process runs kernels in the other way, or TRITON_INTERPRET is set.
@@ -28,6 +28,8 @@ def prepare(device: str) -> None:
     if device == "cpu":
         from statecheck.kernels.launch import install
 
+        # An engine that sees a GPU takes modules that are for GPUs alone.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
         install()
         return
     from statecheck.kernels.driver import settle_autotuners

@@ -18,6 +18,7 @@ _PORT = """\
 import os, signal, sys, tempfile
 import torch
 STATECHECK_PROTOCOL = 2
+assert os.environ["CUDA_VISIBLE_DEVICES"] == ""  # on a CPU
 def effect():{effects}def chunk_offsets(cu_seqlens, chunk_size):
     effect()
     counts = [-(-(b - a) // chunk_size) for a, b in zip(cu_seqlens, cu_seqlens[1:])]
