@@ -257,9 +257,14 @@ def _replaces_all(case: Case, _: Profile) -> bool:
 
 @dataclass(frozen=True)
 class _BesideARunningTurn:
-    """Requests to a streaming session while a turn of it had not ended: turns, and whether it was closed behind one."""
+    """Requests to a streaming session while a turn of it had not ended.
+
+    Turns, whether one of them came behind a pause that had sent the running one back to the queue, and whether the session was closed behind one.
+    """
 
     turns: int = 0
+    retracted: bool = False
+    behind_a_pause: bool = False
     closed: bool = False
 
 
@@ -272,8 +277,11 @@ def _beside_running_turns(case: Case) -> list[_BesideARunningTurn]:
             name, given = called or ("", {})
             if name == "add_turn" and given["session"] == session:
                 if running:
-                    beside = replace(beside, turns=beside.turns + 1)
+                    behind_a_pause = beside.behind_a_pause or beside.retracted
+                    beside = replace(beside, turns=beside.turns + 1, behind_a_pause=behind_a_pause)
                 running = running or given["id"]
+            elif name == "pause" and given["retract"] and running:
+                beside = replace(beside, retracted=True)
             elif name == "close_session" and given["id"] == session and running and beside.turns:
                 beside = replace(beside, closed=True)
             value = outcome.value if isinstance(outcome, Returned) else None
@@ -369,19 +377,7 @@ def _waits_for_a_free_row(case: Case, _: Profile) -> bool:
 
 def _taken_behind_a_retracted_turn(case: Case, _: Profile) -> bool:
     """A turn came to a streaming session while one of it had not ended, which a pause had sent back to the queue."""
-    for session in _calls(case).streaming:
-        running, retracted = "", False
-        for called, outcome in zip_longest(_calls(case).all, case.actual):
-            name, given = called or ("", {})
-            if name == "add_turn" and given["session"] == session:
-                if running and retracted:
-                    return True
-                running = running or given["id"]
-            retracted = bool(running) and (retracted or (name == "pause" and given["retract"]))
-            value = outcome.value if isinstance(outcome, Returned) else None
-            if isinstance(value, Record) and value.type == "RadixStep" and running in value["finished"]:
-                running = ""
-    return False
+    return any(beside.behind_a_pause for beside in _beside_running_turns(case))
 
 
 def _last_token_of_a_turn(case: Case, _: Profile) -> bool:

@@ -313,6 +313,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("taken_behind_a_retracted_turn", in_session(STEP, IN_PLACE, LATER), False),
         ("taken_behind_a_retracted_turn", in_session(STEP, LATER, PAUSE), False),
         ("taken_behind_a_retracted_turn", in_session(PAUSE, STEP, LATER, ends="r0"), False),
+        ("taken_behind_a_retracted_turn", in_session(PAUSE, STEP, LATER, THIRD, ends="r0"), False),
         ("taken_behind_a_retracted_turn", happened(FIRST_TURN, STEP, PAUSE, LATER), False),
         ("off_the_grid", scenario(ANOTHERS, **MAMBA2), True),
         ("off_the_grid", scenario(SECOND, **MAMBA2), False),
