@@ -116,7 +116,7 @@ def real_rows(batch: Batch) -> list[int]:
     return [at for at, row in enumerate(batch.rows) if row.slots is not None]
 
 
-@prop(kernels("recurrence", chunked=batches(CHUNKED, long_prompts=True)), "recurrence", any_of=True)
+@prop(kernels("recurrence", chunked=batches(CHUNKED, many_programs=True)), "recurrence", any_of=True)
 def outputs_and_states_are_the_recurrence(trial: Example, batch: Batch, group: Sequence[str]) -> None:
     """A kernel computes the recurrence within the bound of its arithmetic.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate, chain
@@ -68,6 +68,17 @@ class Row:
     slots: tuple[int, ...] | None
     accepted: int = 1
     is_fresh: bool = False
+
+    def without_slots(self, columns: Collection[int]) -> Row:
+        """The same without slots for the states behind these tokens, counted from 1."""
+        slots = self.slots or ()
+        return replace(
+            self, slots=tuple(NO_SLOT if at in columns else slot for at, slot in enumerate(slots, 1))
+        )
+
+    def with_one_slot(self) -> Row:
+        """The same with the first of its slots alone."""
+        return replace(self, slots=self.slots and tuple(slot for slot in self.slots if slot != NO_SLOT)[:1])
 
 
 @dataclass(frozen=True)
@@ -194,7 +205,7 @@ class Batch:
         if name in ("q", "k") and {"norm", "short keys"} <= self.options:
             found = _SHORT_KEYS
         if name == self._written and "few writes" in self.options and self.function in CHUNKED:
-            found = replace(found, every=_FEW_WRITES)
+            found = replace(_LARGE_SHARES if name == "beta" else found, every=_FEW_WRITES)
         if name == "g" and "kept" in self.options:
             found = replace(found, every=2)
         if "all bits" in self.options:
@@ -334,7 +345,7 @@ class Batch:
         width = 1 if self.drafts is None or self.is_conv else 1 + self.drafts
         null = self.profile.null_slots[0]
         rows = [
-            [null if slot == NO_SLOT else slot + self.first_slot for slot in row.slots[:width]]
+            [null if slot == NO_SLOT else slot + self.first_slot for slot in row.slots]
             if row.slots is not None
             else [null] * width
             for row in self.rows
@@ -473,18 +484,17 @@ class Batch:
         if self.function not in offered:
             function = offered[_ALL.index(self.function) % len(offered)]
             own, other = _sizes_of(self.function), _sizes_of(function)
-            sizes = other[own.index(self.sizes) % len(other)]
+            sizes = other[own.index(self.sizes) % len(other)] if self.sizes in own else other[0]
             cut = [replace(row, length=min(row.length, max(_AROUND_CHUNKS))) for row in self.rows]
             found = replace(self, function=function, sizes=sizes, rows=tuple(cut))
         if found.function in self.profile.without_shared_heads:
             found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
         if found.function in self.profile.lightning:
             found = found._as_lightning()
+        if found.is_conv:
+            found = replace(found, rows=tuple(row.with_one_slot() for row in found.rows))
         if found.function in self.profile.without_drafts and found.drafts is not None:
-            rows = [
-                replace(row, accepted=1, slots=None if row.slots is None else row.slots[:1])
-                for row in found.rows
-            ]
+            rows = [replace(row.with_one_slot(), accepted=1) for row in found.rows]
             found = replace(found, drafts=None, rows=tuple(rows))
             if any(row.length > 1 for row in rows):
                 found = replace(found, options=found.options - {"typed states"})
@@ -494,8 +504,8 @@ class Batch:
         """The same for lightning attention: one row is long, for a part of the batches more than a chunk. States are large, so that a long row has one head."""
         longest = max(self.rows, key=lambda row: row.length)
         lengths = [
-            row.length * 4
-            if row is longest and row.length in (65, 70)
+            _LONG_LIGHTNING[row.length]
+            if row is longest and row.length in _LONG_LIGHTNING
             else min(row.length, LIGHTNING_CHUNK // 4 if row is longest else _MOST_TOKENS)
             for row in self.rows
         ]
@@ -580,6 +590,8 @@ _SHORT_KEYS = Numbers(-1, 1, 2.0**-10)
 """Their squares are about as large as the small constant of a norm."""
 _FEW_WRITES = 8
 """Of so many tokens one writes. What others leave is not rounded anew, so that a bound stays small over a whole chunk."""
+_LARGE_SHARES = Numbers(8, 16, 0.0625)
+"""So that what a token takes away of what another one took away can be seen."""
 _FEW_KEYS = 3
 """So many keys a row has, so that what a token takes away was written far before it, and what that took away, too."""
 _TYPED = ("x", "q", "k", "v", "B", "C", "z", "weight", "bias")
@@ -595,6 +607,8 @@ _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
 _MANY_TOKENS = 8200
 """More than a table of 1,024 programs of eight tokens has."""
+_MANY_HEADS = Sizes(257, 257, 8, 2)
+"""SGLang has other kernels for more than 256 pairs of a chunk and a head."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
     for channels in (2, 3, 5, _MANY_CHANNELS, _MANY_CHANNELS)
@@ -629,6 +643,10 @@ _SELDOM = {"few writes", "steep", "typed states"}
 """Options with which less is written, a state is soon forgotten, or a bound is wide."""
 _SOMETIMES = st.sampled_from((False, True, False))
 _MOST_TOKENS = 4
+_LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
+"""Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
+_FAR_READS = {"few keys", "few writes", "norm", "slow"}
+"""With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
 _AROUND_CHUNKS = (15, 16, 17, 33, 63, 64, 65, 70, 130)
 
 
@@ -651,14 +669,14 @@ def batches(
     *,
     drafts: bool | None = None,
     padding: bool = True,
-    long_prompts: bool = False,
+    many_programs: bool = False,
 ) -> Batch:
     """Batches of a function of the group.
 
     Args:
         drafts: whether rows have drafts; None: either.
         padding: whether there are rows and tokens of padding.
-        long_prompts: whether a convolution may have one that fills a table of programs.
+        many_programs: whether a convolution may have a prompt that fills a table of programs, and KDA more heads than a small grid has.
     """
     has_drafts = group is RECURRENT and (draw(st.booleans()) if drafts is None else drafts)
     most_drafts = draw(st.sampled_from((0, 1, 2, 3, 3))) if has_drafts else None
@@ -689,10 +707,8 @@ def batches(
         for number, (first, length, accepted, is_fresh) in enumerate(drawn)
     ]
     if padding and columns > 1 and draw(_SOMETIMES):
-        rows = [
-            replace(row, slots=(*(row.slots or ())[:-1], NO_SLOT)) if row.accepted < columns else row
-            for row in rows
-        ]
+        without = draw(st.sets(st.integers(1, columns), min_size=1))
+        rows = [row.without_slots(without - {row.accepted}) for row in rows]
     if padding and draw(st.booleans()):
         rows.insert(draw(st.integers(0, len(rows))), Row(NO_REQUEST, 0, draw(st.integers(0, 1)), None))
     function = draw(st.sampled_from(group))
@@ -700,9 +716,14 @@ def batches(
     if sizes.heads == _MANY_CHANNELS:
         # Numbers of hundreds of channels take long to draw and to compare.
         rows = [replace(row, length=min(row.length, _FEW_TOKENS)) for row in rows]
-    elif long_prompts and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:
+    elif many_programs and function == "kda_chunk" and draw(st.integers(0, 5)) == 5:
+        sizes = _MANY_HEADS
+        rows = [replace(row, length=min(row.length, _MOST_TOKENS)) for row in rows]
+    elif many_programs and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:
         rows = [replace(row, length=_MANY_TOKENS) if row.sequence == 0 else row for row in rows]
     options = {option for option in _ALL_OPTIONS if draw(_SOMETIMES if option in _SELDOM else st.booleans())}
+    if group is CHUNKED and draw(_SOMETIMES):
+        options = (options | _FAR_READS) - {"steep", "short keys"}
     if not (are_plain or has_drafts):
         # A kernel that takes a row in one go rounds a state once, and one that takes a token at a time after each.
         options -= {"typed states"}

@@ -192,7 +192,9 @@ def first_wrong_call(case: Case) -> int | None:
 
 
 def _place(case: Case, number: int) -> str:
-    difference = outcome_difference(case.expected[number], case.actual[number], places=case.device != "cpu")
+    failure, pair = case.failure, (case.expected[number], case.actual[number])
+    part = failure.part if failure is not None and failure.call == number else ""
+    difference = outcome_difference(*pair, places=case.device != "cpu", part=part)
     assert difference is not None
     if case.actual[number].changed:
         return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))

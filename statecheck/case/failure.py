@@ -74,12 +74,27 @@ class Difference:
         return f"{self.seen}, but {self.wanted}" if self.wanted else self.seen
 
 
-def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> Difference | None:
-    """Compare an outcome with the expected one; `places` says whether host and device memory are compared, too."""
+def outcome_difference(
+    expected: Expected, actual: Outcome, *, places: bool, part: str = ""
+) -> Difference | None:
+    """Compare an outcome with the expected one: the first difference, or the one in `part`, see `Failure.part`, if that has one.
+
+    Args:
+        places: whether host and device memory are compared, too.
+    """
+    first = None
+    for found in outcome_differences(expected, actual, places=places):
+        if part in ("", without_indices(found.place)):
+            return found
+        first = first or found
+    return first
+
+
+def outcome_differences(expected: Expected, actual: Outcome, *, places: bool) -> Iterator[Difference]:
+    """The first difference of the result, and of each other thing that is observed; of a call that wrote elsewhere that alone."""
     if actual.changed:
-        return Difference(
-            ", ".join(actual.changed), "written to", "left as it was, memory around it included"
-        )
+        yield Difference(", ".join(actual.changed), "written to", "left as it was, memory around it included")
+        return
     if isinstance(expected, Refusal):
         differs = _refusal_difference(expected, actual)
     elif isinstance(actual, Raised):
@@ -92,9 +107,12 @@ def outcome_difference(expected: Expected, actual: Outcome, *, places: bool) -> 
     else:
         differs = difference(expected.value, actual.value, "result", places=places)
     if differs is not None:
-        return differs
+        yield differs
     known = dict(expected.after)
-    return _first(((name, known[name], seen) for name, seen in actual.after if name in known), places)
+    for name, seen in actual.after:
+        differs = difference(known[name], seen, name, places=places) if name in known else None
+        if differs is not None:
+            yield differs
 
 
 def _nothing_is_wrong(value: Value) -> bool:

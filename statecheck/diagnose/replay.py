@@ -95,10 +95,11 @@ class Rerun:
         """The case as it fails at the call that was taken last, None where that came out as expected."""
         run = self.run
         expected, actual, call = run.expected[-1], run.actual[-1], run.calls[-1]
-        found = outcome_difference(expected, actual, places=run.port.device != "cpu")
+        number, failure = len(run.actual) - 1, self.case.failure
+        part = failure.part if failure is not None and failure.call == number else ""
+        found = outcome_difference(expected, actual, places=run.port.device != "cpu", part=part)
         if found is None:
             return None
-        number = len(run.actual) - 1
         shown = call_text(call, self._subject.own_name(call.function) if self._subject is not None else "")
         failure = failure_of(found, expected, actual, function=call.function, call=number, shown=shown)
         return replace(self.as_run(), failure=failure)

@@ -12,12 +12,12 @@ def raw_gates(g: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`raw`, `logs` and `offsets` with `g = -exp(logs) * softplus(raw + offsets)`, and the numbers whose logistic function is `beta`.
 
     Args:
-        g: `[T, HV]` or `[T, HV, K]`; `logs [HV]` and `offsets`, in the shape of a token, differ from head to head.
+        g: `[T, HV]` or `[T, HV, K]`; `logs [HV]` and `offsets`, in the shape of a token, differ among eight heads.
         beta: `[T, HV]`.
     """
     heads, of_token = g.shape[1], g.shape[1:]
     # Of the first head some times lie behind the threshold of a softplus, which is 20.
-    logs = arange(heads, device=g.device) * 0.5 - 1.0
+    logs = arange(heads, device=g.device) % 8 * 0.5 - 1.0
     offsets = (arange(of_token.numel(), device=g.device) % 5 * 0.25 - 0.5).reshape(of_token)
     times = -g.double() / logs.double().exp().reshape(heads, *[1] * (g.dim() - 2))
     return (log(times.expm1()) - offsets).float(), logs, offsets, logit(beta.double()).float()

@@ -181,10 +181,7 @@ def _gating(
 def _in_chunks(
     name: str, inputs: dict[str, Any], states: Any, slots: Any, starts: Any, has_state: Any, **options: Any
 ) -> Any:
-    """Call a chunked operation as a layer does: for rows with tokens, in the slots of which new ones are zero. The kernel leaves rows of padding out.
-
-    States of a pool with gaps are gathered and written back, since the release makes a dense copy of it.
-    """
+    """Call a chunked operation as a layer does: for rows with tokens, in the slots of which new ones are zero. The kernel leaves rows of padding out."""
     out = torch.zeros_like(inputs["v"])
     rows = (starts.diff() > 0).nonzero().flatten()
     if not len(rows):
@@ -195,7 +192,8 @@ def _in_chunks(
     there = named >= 0
     states[named[there & ~has_state[rows]].long()] = 0
     pool, places = states, named
-    if not states.is_contiguous():
+    if name == _CHUNKS and not states.is_contiguous():
+        # Layers of GDN gather states of a pool with gaps and write them back, since the function makes a dense copy of it.
         pool = states[named.clamp(min=0).long()]
         places = torch.arange(len(rows), dtype=named.dtype, device=named.device).where(there, -1)
     with _on_device(out):

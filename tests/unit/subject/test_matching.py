@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from properties.strategies.recurrences import Batch, Row, Sizes
 from statecheck.campaign.corpus import Corpus, replayed
 from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
@@ -126,14 +129,24 @@ def test_a_new_failure_names_the_declared_defect_that_one_field_keeps_from_match
     assert message in answer.message
 
 
-def test_a_declared_defect_of_another_property_is_not_named() -> None:
-    known = KnownDeviation("others_divide", "bug", Symptom("value", "cdiv", "resutl"), id="x")
-    assert KnownDefectMatcher((known,), DOCUMENTS).nearest(CASE) == ""
+@pytest.mark.parametrize(
+    ("name", "holds"), [("toys/divide", True), ("toys/divide", False), ("others_divide", True)]
+)
+def test_a_declared_defect_of_another_property_or_of_other_inputs_is_not_named(
+    name: str, holds: bool
+) -> None:
+    slip = Symptom("value", "cdiv", "resutl", condition=Condition(inputs=lambda case, profile: holds))
+    index = KnownDefectMatcher((KnownDeviation(name, "bug", slip, id="x"),), DOCUMENTS)
+    assert bool(index.nearest(CASE)) is (name == "toys/divide" and holds)
 
 
-@pytest.mark.parametrize(("holds", "names_it"), [(True, True), (False, False)])
-def test_a_declared_defect_of_other_inputs_is_not_named(holds: bool, names_it: bool) -> None:
-    condition = Condition(inputs=lambda case, profile: holds)
-    slip = Symptom("value", "cdiv", "resutl", condition=condition)
-    known = KnownDeviation("toys/divide", "bug", slip, id="x")
-    assert bool(KnownDefectMatcher((known,), DOCUMENTS).nearest(CASE)) is names_it
+def test_a_declared_defect_of_a_result_does_not_hide_a_wrong_state() -> None:
+    shown = Symptom("value", "Recurrences.linear_recurrent", "result")
+    known = KnownDeviation("toys/divide", "bug", shown, id="x")
+    wrong = SimpleNamespace(linear_recurrent=lambda q, k, v, *_: torch.full_like(v, 9.0))
+    subject = toy(known, Recurrences=wrong)
+    example = Example(ExecutionContext(subject, InProcess(subject, "cpu"), FailureLog()), a_property())
+    batch = Batch("linear_recurrent", Sizes(1, 1, 2, 2), (Row(0, 0, 1, (0,)),), 1)
+    with pytest.raises(Falsified, match=r"states0\[") as caught:
+        example.agrees(*batch.steps())
+    assert "states0[" in replay_case(caught.value.case, subject, "cpu").message
