@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -32,3 +33,16 @@ def end() -> None:
 def lasting_folder() -> Path:
     """Where files stay for later commands."""
     return Path(os.environ.get(_VARIABLE, "").partition(":")[2] or tempfile.gettempdir())
+
+
+def folder_of_process(prefix: str) -> Path:
+    """A new folder that this process removes when it ends, and that a command removes with its own folder where the process was killed."""
+    folder, owner = tempfile.mkdtemp(prefix=prefix), os.getpid()
+
+    def remove() -> None:
+        # What is forked from this process has the handler, too.
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)

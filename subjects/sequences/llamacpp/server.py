@@ -24,6 +24,7 @@ from typing import Any
 
 from statecheck.sequences import damaged
 from statecheck.util import limits
+from statecheck.util.temporary import folder_of_process
 from subjects.sequences.conditions import PROMPTS_BETWEEN
 from subjects.sequences.llamacpp.library import IN_BLOCKS, LlamaCpp
 
@@ -373,7 +374,7 @@ def model_file(
     )
     if made is None:
         raise NotImplementedError(f"no model with a vocabulary: {' '.join(library.log[-2:])}")
-    path = Path(tempfile.mkdtemp(prefix="statecheck-gguf-"), f"{architecture}.gguf")
+    path = folder_of_process("statecheck-gguf-") / f"{architecture}.gguf"
     library.call("llama_model_save_to_file", made, str(path).encode())
     return path
 

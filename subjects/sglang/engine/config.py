@@ -2,11 +2,10 @@
 
 import functools
 import json
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from oracle.lifecycle.named_states import FIRST_SAMPLED
+from statecheck.util.temporary import folder_of_process
 from subjects.kit.ports import free_port, on_a_free_port
 from subjects.sglang.engine.drafts import draft_arguments
 from subjects.sglang.engine.host_tier import host_arguments
@@ -67,7 +66,7 @@ _MAMBA2 = {
 @functools.cache
 def model_folder(chunk: int, kind: str) -> str:
     """A folder with the description of the model, whose recurrent layers are of this kind and keep states every `chunk` tokens of a prefill."""
-    folder = Path(tempfile.mkdtemp(prefix="statecheck-sglang-"))
+    folder = folder_of_process("statecheck-sglang-")
     described = {**_ANY, **{"gdn": _GDN, "mamba2": _MAMBA2}[kind], "mamba_chunk_size": chunk}
     (folder / "config.json").write_text(json.dumps(described), encoding="utf-8")
     return str(folder)

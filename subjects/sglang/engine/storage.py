@@ -6,7 +6,6 @@ queue has for it when a turn begins, or so many turns later as a scenario says, 
 
 import hashlib
 import json
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from oracle.lifecycle.observed import Stored
+from statecheck.util.temporary import folder_of_process
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.host import COPIES
 from subjects.sglang.engine.host_tier import keys_in_page, state_in_slot
@@ -107,7 +107,7 @@ def storage_arguments(policy: str) -> dict[str, Any]:
         "hicache_storage_prefetch_policy": policy,
         # Prefixes of scenarios are short.
         "hicache_storage_backend_extra_config": json.dumps({"prefetch_threshold": 1}),
-        "file_storage_path": tempfile.mkdtemp(prefix="statecheck-sglang-storage-"),
+        "file_storage_path": str(folder_of_process("statecheck-sglang-storage-")),
     }
 
 

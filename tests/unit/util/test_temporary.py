@@ -59,3 +59,13 @@ def test_a_command_that_goes_on_in_another_environment_keeps_its_folder(
     assert len(printed) == 2
     assert printed[0] == printed[1]
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_of_a_process_outlives_its_forks_alone(tmp_path: Path, environment: dict[str, str]) -> None:
+    made = 'from statecheck.util.temporary import *\nfolder = folder_of_process("a-")\n'
+    forks = "if os.fork() == 0:\n    sys.exit()\nos.wait()\nprint(folder.is_dir())"
+    printed = subprocess.check_output(
+        [sys.executable, "-c", f"import sys\n{made}{forks}"], env=environment, text=True
+    )
+    assert printed == "True\n"
+    assert not [*tmp_path.iterdir()]
