@@ -54,6 +54,7 @@ _LAZY_DRAFTS = replace(
 )
 _HOST = replace(_SCARCE, host_policy="write_through")
 _STORAGE = replace(_HOST, max_total_tokens=64, max_mamba_cache_size=12, storage_policy="wait_complete")
+_SIDE_STATES = replace(_LAST, side_states=True)
 _FEW_STATES = replace(
     _HOST,
     max_mamba_cache_size=SCARCE_STATES,
@@ -104,6 +105,10 @@ CONFIGURATIONS = (
         "where decodes run in one batch with a chunk of another request's prompt"),
     _radix("radix-engine/capped", replace(_OVERLAP, states_per_path=2), (CAPPED,),
         "where the tree drops states of a path that has more than two"),
+    _radix("radix-engine/side-states", _SIDE_STATES, (HIT,),
+        "where a slot has more states than those of its layers, as those of Qwen4-Exp have"),
+    _radix("radix-engine/side-states-host", replace(_SIDE_STATES, host_policy="write_through", max_total_tokens=36), (HOST,),
+        "where these are copied to host memory, too"),
     _radix("radix-engine/no-cache", replace(_OVERLAP, radix_cache=False, strategy="no_buffer"), (BATCH,),
         "where there is no tree of prefixes"),
     _radix("radix-engine/scarce", _SCARCE, (AGAIN,),

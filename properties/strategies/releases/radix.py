@@ -89,6 +89,7 @@ class RadixWorld:
     radix_cache: bool = True
     kind: str = "gdn"
     mamba_chunk_size: int = 4
+    side_states: bool = False
     max_model_len: ClassVar[int] = LONGEST
     items: ClassVar[tuple[tuple[int, int], ...]] = ()
 

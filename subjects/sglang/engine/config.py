@@ -16,9 +16,16 @@ from subjects.sglang.engine.releases import (
     make_scheduler,
     strategy_arguments,
 )
-from subjects.sglang.engine.settings import CONV_WIDTH, INTERVAL, LAYERS, VOCABULARY, RadixSettings
+from subjects.sglang.engine.settings import (
+    CONV_WIDTH,
+    INTERVAL,
+    LAYERS,
+    RECURRENT_LAYERS,
+    VOCABULARY,
+    RadixSettings,
+)
 from subjects.sglang.engine.storage import storage_arguments
-from subjects.sglang.release import find
+from subjects.sglang.release import NotOffered, find
 
 _ANY = {
     "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,
@@ -106,12 +113,35 @@ def server_arguments(settings: RadixSettings) -> Any:
     return find("sglang.srt.server_args:ServerArgs")(**arguments)
 
 
+_SIDE_STATES = {
+    "short_conv_layer_ids": list(RECURRENT_LAYERS),
+    "short_conv_state_shape": (2, 4),
+    "ngram_context_len": 3,
+    "ngram_eos_token_id": 0,
+}
+"""What the release hands to the pools of Qwen4-Exp, whose own layers are not run here."""
+
+
+def _choose_side_states(settings: RadixSettings) -> None:
+    """Let the release make pools with side states, or none.
+
+    Raises:
+        NotOffered: the release has no side states.
+    """
+    configurator = find("sglang.srt.mem_cache.kv_cache_configurator:KVCacheConfigurator")
+    if hasattr(configurator, "_get_ple_req_pool_kwargs"):
+        configurator._get_ple_req_pool_kwargs = lambda _: _SIDE_STATES if settings.side_states else {}
+    elif settings.side_states:
+        raise NotOffered("slots with side states")
+
+
 def made_scheduler(settings: RadixSettings) -> Any:
     """The release's Scheduler, with its worker, pools and cache; the one that was made before cannot run any more."""
 
     def start() -> Any:
         leave_process()
         allow_without_gpu()
+        _choose_side_states(settings)
         arguments = server_arguments(settings)
         return make_scheduler(arguments, find("sglang.srt.server_args:PortArgs").init_new(arguments))
 

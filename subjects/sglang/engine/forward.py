@@ -1,6 +1,7 @@
 """The model's forward: its layers are the release's, with kernels and keys that name tokens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from subjects.kit.drafts import parents_of
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.host import install_host_parts
 from subjects.sglang.engine.kernels import Mamba2Kernels, NamedKernels, begun_states, run_mixer
-from subjects.sglang.engine.pools import Pools, columns_of, fill_rows
+from subjects.sglang.engine.pools import Pools, columns_of, fill, fill_rows, side_states
 from subjects.sglang.engine.settings import INTERVAL, LAYERS, STATES, VOCABULARY
 from subjects.sglang.release import find
 
@@ -70,6 +71,7 @@ class NamedForward:
                 last = self._recurrent(layer, forward_batch, tokens, starts)
             else:
                 self._attention(layer, forward_batch, last)
+        self._side_states([last[end - 1] for end in starts[1:]])
         ends = range(len(last)) if verifies else [start - 1 for start in starts[1:]]
         logits = self._logits([last[end] for end in ends])
         if self.runner.spec_algorithm.is_eagle():
@@ -115,6 +117,17 @@ class NamedForward:
                 (slot,),
                 seen.tokens,
             )
+
+    def _side_states(self, states: Sequence[int]) -> None:
+        """Add each row's side states to what it has read, and leave the state after its last token there."""
+        slots = self.linear.forward_metadata.mamba_cache_indices.tolist() if self.pools.sides else ()
+        for row, slot, state in zip(self.rows, slots, states, strict=False):
+            sides = [side[slot] for side in self.pools.sides]
+            seen = row.groups[0]
+            read = [found for _, found in side_states(sides)] if row.computed else []
+            row.groups[0] = replace(seen, temporal=(*seen.temporal, *read))
+            for at, side in enumerate(sides):
+                fill(side, state, LAYERS + at)
 
     def _attention(self, layer: int, batch: Any, states: Sequence[int]) -> None:
         """Write a key for each token, and read those before them."""

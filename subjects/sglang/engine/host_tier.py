@@ -6,7 +6,7 @@ from typing import Any
 from oracle.lifecycle.observed import SlotPool, Stored
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.host import COPIES, install_late_copies
-from subjects.sglang.engine.pools import filled, filled_rows, window_of
+from subjects.sglang.engine.pools import filled, filled_rows, side_states, window_of
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
 
@@ -127,7 +127,9 @@ class HostMemory:
         if prefix.host_state is not None and prefix.host_state not in late_states:
             temporal = self.states.temporal_buffer[prefix.host_state]
             windows = self.states.conv_buffer[0][prefix.host_state]
-            yield STATES, HOST + prefix.host_state, name, count, state_in_slot(temporal, windows)
+            sides = [buffer[prefix.host_state] for buffer in getattr(self.states, "slot_state_buffers", ())]
+            found = [*state_in_slot(temporal, windows), *side_states(sides)]
+            yield STATES, HOST + prefix.host_state, name, count, found
 
     def observed(
         self, cached: Sequence[Prefix], held: tuple[Collection[int], Collection[int]] = ((), ())

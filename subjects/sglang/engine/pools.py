@@ -13,7 +13,7 @@ import torch
 from oracle.lifecycle.named_states import UNKNOWN, named, place_name, state_in
 from oracle.lifecycle.observed import Owner, SlotPool
 from subjects.sglang.engine.host import COPIES
-from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
+from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, LAYERS, RECURRENT_LAYERS, STATES
 
 CHANNELS = 4
 """A word's low and high half, a token, and nothing."""
@@ -82,6 +82,11 @@ def fill_rows(slots: torch.Tensor, at: torch.Tensor, states: Sequence[int], laye
     words[at] = _words(states, layer, kind, words[0].numel()).reshape(len(states), *words.shape[1:])
 
 
+def side_states(slots: Sequence[torch.Tensor]) -> list[tuple[str, Any]]:
+    """The states that a slot's side states name."""
+    return [("temporal", filled(slot, LAYERS + at)) for at, slot in enumerate(slots)]
+
+
 class Pools:
     """The two pools of a hybrid model: pages of keys, and slots of recurrent states.
 
@@ -94,10 +99,13 @@ class Pools:
         self.page = scheduler.page_size
         self.keys = scheduler.tp_worker.model_runner.token_to_kv_pool
         self.states = self.pool.mamba_pool.mamba_cache
+        registered = getattr(self.pool.mamba_pool, "_slot_siblings", ())
+        self.sides = [entry[1] for one in registered for entry in one.iter_transfer_state_entries()]
+        """Tensors whose slots have a side state, each of which is named as the temporal state of a layer behind those of the model."""
 
     def poison(self) -> None:
         """Fill all slots with what is no request's state."""
-        for tensor in (*self.states.conv, self.states.temporal, *self._buffers()):
+        for tensor in (*self.states.conv, self.states.temporal, *self.sides, *self._buffers()):
             tensor.view(torch.int32).fill_(UNKNOWN)
 
     def _buffers(self) -> list[Any]:
@@ -168,4 +176,4 @@ class Pools:
         for at, layer in enumerate(RECURRENT_LAYERS):
             found.append(("temporal", filled(self.states.temporal[at, slot], layer)))
             found.append(("conv", window_of(self.states.conv[0][at, slot], layer)))
-        return found
+        return [*found, *side_states([side[slot] for side in self.sides])]

@@ -27,7 +27,8 @@ class RadixSettings:
     `--hicache-write-policy`, "" for an engine without host memory. `storage_policy` is `--hicache-storage-prefetch-policy`, "" for one without a
     storage behind it. `sessions` is `--enable-streaming-session`,
     `mixed` is `--enable-mixed-chunk`: decodes run together with a chunk of a prefill. The tree keeps `states_per_path`
-    states at a path (`--mamba-max-states-per-path`), all with -1. `kind` is that of the recurrent layers: "gdn", or "mamba2".
+    states at a path (`--mamba-max-states-per-path`), all with -1. `kind` is that of the recurrent layers: "gdn", or "mamba2". With
+    `side_states` a slot has a context of tokens and windows of short convolutions beside, as those of Qwen4-Exp have.
     """
 
     page_size: int = 1
@@ -51,3 +52,4 @@ class RadixSettings:
     mixed: bool = False
     states_per_path: int = -1
     kind: str = "gdn"
+    side_states: bool = False
