@@ -48,6 +48,7 @@ SUBJECT = Subject(
         },
         without_shared_heads=("kda_chunk",),
         chunks_of_batches=("ssd_prefill",),
+        lightning=("linear_recurrent",),
     ),
     refuses=False,
     release=RELEASE_NAME,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -21,6 +22,7 @@ _METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
 _FLA = "sglang.kernels.ops.attention.fla.fused_recurrent"
 _CHUNKS = "sglang.kernels.ops.attention.fla.chunk:chunk_gated_delta_rule"
 _KDA_CHUNKS = "sglang.kernels.ops.attention.fla.kda:chunk_kda"
+_LIGHTNING = "sglang.kernels.ops.attention.linear.lightning_attn:linear_decode_forward_triton"
 _STEEPEST = -5.4
 """The logarithm of 2**126, by 16 tokens."""
 _GATING = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update"
@@ -211,6 +213,12 @@ def _in_chunks(
     return out
 
 
+def _heads_behind_tokens(tensor: Any, pattern: str) -> Any:
+    """What einops, which is not installed beside the release, makes of outputs."""
+    assert pattern == "b h n d -> b n (h d)"
+    return tensor.transpose(1, 2).flatten(2)
+
+
 class Recurrences:
     """The functions, by what they compute."""
 
@@ -396,6 +404,31 @@ class Recurrences:
         if q.dtype == torch.bfloat16:
             return _packed("fused_recurrent_kda_packed_decode", *raw)
         return _gating(*raw)
+
+    @staticmethod
+    def linear_recurrent(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        scale: float,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        num_accepted: Any,
+    ) -> Any:
+        """Lightning attention, a token of each row at a time, with keys first. The kernel knows the opposite of a head's decay."""
+        if num_accepted is not None:
+            raise NotOffered("linear_decode_forward_triton with drafts")
+        out, decode = torch.zeros_like(v), first_offered(_LIGHTNING)
+        for tokens, named in _decodes(slots, query_start_loc):
+            slopes = v.new_zeros(v.shape[1]) if g is None else -g[0]
+            inputs = (tensor[tokens].unsqueeze(2).contiguous() for tensor in (q, k, v))
+            # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+            with patch.dict(decode.__globals__, rearrange=_heads_behind_tokens):
+                made = decode(*inputs, states.transpose(-1, -2), slopes, named.contiguous())
+            out[tokens] = scale * made.reshape(-1, *out.shape[1:])
+        return out
 
     @staticmethod
     def ssd_prefill(
