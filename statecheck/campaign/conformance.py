@@ -41,11 +41,12 @@ class ExampleSet:
 
 @dataclass(frozen=True)
 class ConformanceProfile:
-    """A profile as the file has it; `title` says in a sentence what it verifies."""
+    """A profile as the file has it; `title` says in a sentence what it verifies, `device` where it runs unless a user names another device."""
 
     title: str
     version: int
     sets: list[ExampleSet]
+    device: str = "auto"
 
     def examples(self, subject: Subject) -> Mapping[str, int]:
         """The number of examples of each property, by the property's id."""

@@ -79,9 +79,11 @@ def _xfails(context: click.Context, parameter: click.Parameter, file: Path | Non
 @require_options
 def conform(options: SimpleNamespace) -> int:
     """Verify a subject with the fixed examples of a profile, for its own CI: exit code 0 if it conforms and 1 if not."""
-    from statecheck.campaign.conformance import seed_of_profile
+    from statecheck.campaign.conformance import profile_of, seed_of_profile
 
     options.only, options.as_new = "", False
+    if options.device == "auto":
+        options.device = profile_of(options.profile).device
     file = options.xfails
     if file is not None and not file.exists():
         # A workflow names the file before there is a failure to declare.

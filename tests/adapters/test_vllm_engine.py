@@ -667,3 +667,22 @@ def test_requests_say_the_same_in_any_number_of_stages() -> None:
         (str(PYTHON), "-c", _IN_STAGES), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
     )
     assert found.stdout.splitlines()[-1:] == ["True 9 6"], found.stderr
+
+
+_HIDDEN_GPU = """
+import vllm.third_party.pynvml as driver
+driver.nvmlInit = driver.nvmlShutdown = lambda: None
+driver.nvmlDeviceGetCount = lambda: 1
+import subjects.vllm.release
+from vllm.platforms import resolve_current_platform_cls_qualname
+print(resolve_current_platform_cls_qualname().rpartition(".")[2])
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_a_gpu_that_is_hidden_is_no_platform_of_a_release() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _HIDDEN_GPU), cwd=rooms.FOLDER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[-1] == "UnspecifiedPlatform"

@@ -15,7 +15,10 @@ from lab.bench.__main__ import bench
 from lab.compatibility.__main__ import compatibility
 from lab.mutants.__main__ import mutants
 from lab.prove.__main__ import prove
+from statecheck.campaign.plan import Plan
+from statecheck.cli import campaign, conform
 from statecheck.cli.main import SECTIONS, main, statecheck
+from statecheck.execution import executors
 from statecheck.execution.verdict import MISCONFIGURED
 from tests.helpers.modules import ROOT
 
@@ -96,3 +99,29 @@ def test_a_case_that_cannot_be_read_is_refused(
 ) -> None:
     assert main([command, str(tmp_path / "no.json")]) == MISCONFIGURED
     assert f"no.json', but should be a readable file [{command}]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "device"),
+    [
+        ("conform --profile engines", "cpu"),
+        ("fuzz --only real-engine", "cpu"),
+        ("fuzz --only real-engine --device cuda", "cuda"),
+        ("fuzz --only no-such-property", "cuda"),
+        ("conform --profile functions", "cuda"),
+    ],
+)
+def test_beside_a_gpu_properties_for_a_cpu_alone_run_on_the_cpu(
+    words: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr(executors, "choose_device", lambda device, _: device.replace("auto", "cuda"))
+
+    def run(plan: Plan, *_: object, **__: object) -> int:
+        plans.append(plan)
+        return 0
+
+    for module in (campaign, conform):
+        monkeypatch.setattr(module, "run_campaign", run)
+    main(words.split())
+    assert [plan.device for plan in plans] == [device]
