@@ -10,7 +10,7 @@ tokens that were before the window already when its last step began. Source: the
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -47,8 +47,10 @@ class LiveLaws:
     known: KnownStates = field(default_factory=KnownStates)
     _offered: frozenset[tuple[int, int, int]] = frozenset()
     """(group, block, key) of what could be hit behind the step before."""
-    _loading: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
-    """By request that waits for a load, (group, key) of what could be hit when the load began."""
+    _stored: frozenset[tuple[int, int, int]] = frozenset()
+    """(group, block, key) of what a connector could load behind the step before."""
+    _loading: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]]]] = field(default_factory=dict)
+    """By request that waits for a load, (group, key) of what could be hit, and of what a connector had, when the load began."""
     _loads: set[str] = field(default_factory=set)
     """Requests that waited for a load behind the step before."""
     _begun: dict[str, int] = field(default_factory=dict)
@@ -77,6 +79,12 @@ class LiveLaws:
         """The model has other weights from now on; what is from before may neither be hit nor read."""
         self.known.update_weights()
         self._offered = frozenset()
+        self.empty_store()
+
+    def empty_store(self) -> None:
+        """A connector has nothing any more of what it had, so that loads that are under way fail."""
+        self._stored = frozenset()
+        self._loading = {name: (keys, set()) for name, (keys, _) in self._loading.items()}
 
     def step(self, seen: ObservedStep) -> list[Broken]:
         """What the step broke: reads and writes first, since the rest follows from them."""
@@ -98,42 +106,59 @@ class LiveLaws:
         return [*hits, *self._transfers(seen), *owners, *said, *self._left(seen)]
 
     def _hits(self, seen: ObservedStep) -> Iterator[Broken]:
-        """A request that begins hits what could be hit before the step, and is still there behind it.
+        """A request that begins hits what could be hit before the step, and is still there behind it, or loads what a connector had for all of its blocks.
 
         The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers. A
-        request that was loaded hits what could be hit when its load began, too.
+        request that was loaded hits, and loads, what there was when its load began, too.
         """
-        offered = frozenset(
-            (group, block, self.requests[name].state(count + self.lookahead))
-            for group, block, name, count, _ in seen.published
-            if name
+        moved = seen.transfers
+        offered = self._keys(seen.published)
+        has = self._keys(moved.saved if moved is not None and moved.may_be_loaded else ())
+        keys, stored = (
+            {(group, key) for group, _, key in now & before}
+            for now, before in ((offered, self._offered), (has, self._stored))
         )
-        keys = {(group, key) for group, _, key in offered & self._offered}
-        self._offered = offered
-        loads = set() if seen.transfers is None else {*seen.transfers.loading_after.values()}
+        self._offered, self._stored = offered, has
+        loads = set() if moved is None else {*moved.loading_after.values(), *moved.waiting}
         # A load that failed may be followed by another one.
-        self._loading |= dict.fromkeys(loads - self._loads, keys)
+        self._loading |= dict.fromkeys(loads - self._loads, (keys, stored))
         self._loads = loads
         for name, decided in seen.scheduled.items():
             request = self.requests[name]
             known = request.prompt + request.said
-            could_be_hit = keys & self._loading.pop(name, keys)
+            sources = self._loading.pop(name, (keys, stored))
             longest = known - max(1, self.lookahead) - self.recomputed
             for count in range(longest, decided.computed, -1) if decided.begins else ():
-                end = count + self.recomputed
-                pages = [*range(self.block_sizes[0], end, self.block_sizes[0]), end]
-                wanted = [(0, at) for at in pages] + [(group, count) for group in self.recurrent]
-                for group in self.sliding:
-                    size, begin = self.block_sizes[group], max(0, count + 1 - self.sliding_window)
-                    wanted += [(group, at) for at in (*range((begin // size + 1) * size, count, size), count)]
-                if all((group, request.state(at + self.lookahead)) in could_be_hit for group, at in wanted):
+                wanted = {(group, self._key(name, at)) for group, at in self._needed(count)}
+                ways = ("may be hit", "the connector has")
+                way = next((way for way, had in zip(ways, sources, strict=True) if wanted <= had), "")
+                if way:
                     yield (
                         "hit",
                         f"{name} begins behind {tokens_in_words(decided.computed)}",
-                        f"should begin behind {count}, which may be hit in every group",
+                        f"should begin behind {count}, which {way} in every group",
                         {"request": name, "tokens": count},
                     )
                     break
+
+    def _keys(self, blocks: Iterable[Stored]) -> frozenset[tuple[int, int, int]]:
+        """(group, block, key) of these blocks."""
+        return frozenset(
+            (group, block, self._key(name, count)) for group, block, name, count, _ in blocks if name
+        )
+
+    def _key(self, name: str, count: int) -> int:
+        """What names so many tokens of a request."""
+        return self.requests[name].state(count + self.lookahead)
+
+    def _needed(self, count: int) -> Iterator[tuple[int, int]]:
+        """(group, tokens) of each block without which no request begins behind so many tokens."""
+        end = count + self.recomputed
+        yield from ((0, at) for at in (*range(self.block_sizes[0], end, self.block_sizes[0]), end))
+        yield from ((group, count) for group in self.recurrent)
+        for group in self.sliding:
+            size, begin = self.block_sizes[group], max(0, count + 1 - self.sliding_window)
+            yield from ((group, at) for at in (*range((begin // size + 1) * size, count, size), count))
 
     def _rows(self, seen: ObservedStep) -> Iterator[Broken]:
         owned = {(name, group, block) for name, group, _, block in seen.owners}

@@ -99,12 +99,13 @@ class Transfers:
     Args:
         loading, loading_after: the request of each place that is being loaded, as the forward ran and after the step.
         saving, saving_after: places that are being saved since an earlier step, and those after the step.
-        saved: (group, block, request, tokens, contents) of what was read to be saved in the step.
+        saved: (group, block, request, tokens, contents) of what was read to be saved in the step, or with `may_be_loaded` of all that may be loaded behind it.
         kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
             may write them.
         arrived: of each request that begins behind a load of c tokens, the blocks that its forward reads, in every group: (group, block,
             request, tokens, contents), where a block's contents should be the state after c tokens, or its page of the keys of the first c.
-        freed: blocks that a save read in the step, and that were free behind a step after the save was requested.
+        waiting: requests whose load was requested, and that have not begun since.
+        freed: blocks that a save or a load read in the step, and that were free behind a step after it was requested.
     """
 
     loading: Mapping[Place, str]
@@ -115,6 +116,8 @@ class Transfers:
     kept: Mapping[int, int]
     arrived: Sequence[Stored] = ()
     freed: frozenset[int] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    may_be_loaded: bool = False
 
 
 @dataclass(frozen=True)

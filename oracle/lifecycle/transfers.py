@@ -60,8 +60,8 @@ def broken_by_saves(seen: ObservedStep, page: int) -> Iterator[Broken]:
     for block in sorted(moved.freed):
         yield (
             "saved",
-            f"block {block} was free before its save was done",
-            "should be in use until its save is done",
+            f"block {block} was free before it was copied",
+            "should be in use until its copy is done",
             {"block": block},
         )
 

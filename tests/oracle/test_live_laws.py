@@ -365,22 +365,49 @@ def published_of(name: str, *counts: int) -> list[Any]:
     return [*attention, *((1, 30 + count, name, count, []) for count in counts)]
 
 
+def having(where: str, *counts: int, **others: Any) -> ObservedStep:
+    """A step behind which blocks of r0 stand in the cache, or in the store of a connector."""
+    if where == "cache":
+        return ObservedStep(published=published_of("r0", *counts), **others)
+    stored = Transfers({}, {}, frozenset(), frozenset(), published_of("r0", *counts), {}, may_be_loaded=True)
+    return ObservedStep(transfers=stored, **others)
+
+
+@pytest.mark.parametrize("where", ["cache", "store"])
 @pytest.mark.parametrize(
     ("prompt", "begins_behind", "hits"),
-    [(8, 0, 4), (8, 4, None), (13, 8, 12), (13, 12, None), (4, 0, None), (5, 0, 4)],
+    [(8, 0, [4]), (8, 4, []), (13, 8, [12]), (13, 12, []), (4, 0, []), (5, 0, [4])],
 )
 def test_a_request_that_begins_like_an_ended_request_hits_its_last_boundary(
-    prompt: int, begins_behind: int, hits: int | None
+    where: str, prompt: int, begins_behind: int, hits: list[int]
 ) -> None:
     seen = LiveLaws((4, 4), window=2, num_blocks=64)
     tokens = tuple(range(1, 14))
     seen.add("r0", tokens)
-    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12)))
+    seen.managed(having(where, 4, 8, 12))
     seen.add("r1", tokens[:prompt])
     decided = {"r1": Decided(begins_behind, 1, 0, begins=True)}
-    broken = seen.managed(ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12)))
-    found = [about["tokens"] for name, _, _, about in broken if name == "hit"]
-    assert found == ([] if hits is None else [hits])
+    broken = seen.managed(having(where, 4, 8, 12, scheduled=decided))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
+@pytest.mark.parametrize(("emptied", "hits"), [((), [8]), ((1,), []), ((2,), [])])
+def test_a_request_loads_what_a_store_had_when_its_load_began_unless_it_was_emptied(
+    emptied: tuple[int, ...], hits: list[int]
+) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64)
+    for name in ("r0", "r1"):
+        seen.add(name, range(1, 14))
+    waits = having("store", 4, 8)
+    assert waits.transfers is not None
+    waits.transfers = replace(waits.transfers, waiting=frozenset({"r1"}))
+    begins = having("store", 4, 8, 12, scheduled={"r1": Decided(4, 1, 0, begins=True)})
+    broken: list[Broken] = []
+    for at, step in enumerate((having("store", 4, 8), waits, begins)):
+        if at in emptied:
+            seen.empty_store()
+        broken = seen.managed(step)
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
 
 
 @pytest.mark.parametrize(("prompt", "hits"), [(8, []), (9, [4]), (12, [4]), (13, [8])])
