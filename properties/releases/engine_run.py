@@ -26,6 +26,9 @@ from statecheck.execution.example import Example
 class EngineRun:
     """Makes the calls of a scenario's events on the class `engine` of the subject, each of which breaks no law, or else the scenario ends there.
 
+    A request of the scenario whose prompt is `remote` is two, as on two servers: the first one computes the prompt, and when it ends the second one comes in, which loads
+    what the first one computed.
+
     `marks` notes the situations that the scenario comes to. `tokens` has the tokens of each request so far, `alive` the requests that have not
     ended, `stops` by request the number of the token that it says that is its stop token, and `quiet` of each step whether nothing was scheduled.
     """
@@ -39,6 +42,8 @@ class EngineRun:
     stops: dict[str, int] = field(default_factory=dict)
     quiet: list[bool] = field(default_factory=list)
     fresh: int = 0
+    remote: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    """By request that computes a prompt for another one: the prompt, and the tokens that the other one may say."""
 
     def run(self) -> None:
         """The events, and then steps until all requests have ended."""
@@ -79,14 +84,24 @@ class EngineRun:
         shared = before[event.like % len(before)][: event.shared] if before else []
         room = self.story.world.room
         prompt = with_items((*shared, *self.own_tokens(event.own))[: room - 1], self.story.world.items)
-        name, most = f"r{len(self.tokens)}", min(event.max_tokens, room - len(prompt))
+        most = min(event.max_tokens, room - len(prompt))
+        if event.remote:
+            self.remote[self.comes_in(prompt, 1, sends=True)] = prompt, most
+        elif event.stop_after:
+            # The name that the request gets.
+            self.stops[f"r{len(self.tokens)}"] = stop = min(event.stop_after, most)
+            self.comes_in(prompt, most, stop_after=stop)
+        else:
+            self.comes_in(prompt, most)
+
+    def comes_in(self, prompt: tuple[int, ...], most: int, **given: Value) -> str:
+        """The name of a request that comes in and says at most so many tokens."""
+        name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
         self.alive.append(name)
         self.marks.adds(name, len(prompt))
-        given: dict[str, Value] = {"id": name, "prompt": prompt, "max_tokens": most}
-        if event.stop_after:
-            given["stop_after"] = self.stops[name] = min(event.stop_after, most)
-        self.call("add_request", **given)
+        self.call("add_request", id=name, prompt=prompt, max_tokens=most, **given)
+        return name
 
     def own_tokens(self, count: int) -> range:
         """Tokens that no other prompt has."""
@@ -110,6 +125,9 @@ class EngineRun:
         for name, tokens in value["outputs"].items():
             self.tokens[name] += tokens
         self.alive = [name for name in self.alive if name not in value["finished"]]
+        for name in value["finished"]:
+            if name in self.remote:
+                self.comes_in(*self.remote.pop(name), sends=False, loads=name)
         self.stepped(value)
         return bool(value["idle"])
 

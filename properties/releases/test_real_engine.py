@@ -23,6 +23,7 @@ from properties.strategies.releases.live import (
     offloaded_stories,
     paired_live_stories,
     replayed_stories,
+    served_stories,
     sliding_stories,
     staged_stories,
 )
@@ -52,6 +53,10 @@ CONFIGURATIONS = (
         reason="in the V2 model runner with the release's connector for Mooncake's store, which engines may share"),
     Configuration("real-engine/mooncake-offloading-v1", story=offloaded_stories("V1", "mooncake"), situations=(BEHIND_A_LOAD, SAVED),
         reason="in the V1 model runner with the release's connector for Mooncake's store, which engines may share"),
+    Configuration("real-engine/nixl-v2", story=served_stories("V2"), situations=(BEHIND_A_LOAD,),
+        reason="in the V2 model runner with the release's connector for NIXL, which loads a prompt that another request has computed"),
+    Configuration("real-engine/nixl-v1", story=served_stories("V1"), situations=(BEHIND_A_LOAD,),
+        reason="in the V1 model runner with the release's connector for NIXL, which loads a prompt that another request has computed"),
     Configuration("real-engine/kernels", story=kernel_stories(), situations=(MIXED,),
         reason="with a recurrent layer of the release that its own kernels compute"),
     Configuration("real-engine/replay", story=replayed_stories(), situations=(REPLAYS,),

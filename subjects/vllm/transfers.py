@@ -198,26 +198,35 @@ class TransferRank:
 _SINCE = (0, 33)
 
 
-def _nixl_worker(rank: TransferRank, wire: Wire) -> Any:
-    """The release's worker of a connector that pulls, with NIXL's agent replaced."""
-    engine, module = rank.engine, f"{CONNECTORS}.v1.nixl.base_worker"
+NIXL_WORKER = f"{CONNECTORS}.v1.nixl.base_worker"
+"""The module of the release's workers for NIXL."""
+
+
+def nixl_names(agent: Callable[..., NixlAgent], ranks: int, rank: int, split: int) -> dict[str, Any]:
+    """By name in `NIXL_WORKER`, what stands in the place of NIXL's agent and of a device, for a worker of this rank whose attention has `split` pages in a block."""
     backend = SimpleNamespace(get_name=lambda: "FLASH_ATTN")
-    replaced = {
-        "NixlWrapper": lambda *_: NixlAgent(wire),
+    return {
+        "NixlWrapper": agent,
         "nixl_agent_config": None,
         "check_nixl_version": lambda *_: None,
-        "get_tensor_model_parallel_rank": lambda: rank.number,
-        "get_tensor_model_parallel_world_size": lambda: engine.tp_size,
+        "get_tensor_model_parallel_rank": lambda: rank,
+        "get_tensor_model_parallel_world_size": lambda: ranks,
         "get_current_attn_backends": lambda *_: [backend],
         "get_current_attn_backends_and_specs": lambda *_: ([backend], [None]),
-        "select_common_block_size": lambda size, *_: size // engine.split,
+        "select_common_block_size": lambda size, *_: size // split,
         "compute_nixl_compatibility_hash": lambda *_, **__: "",
         "current_platform": SimpleNamespace(
             device_type="cuda", get_nixl_memory_type=lambda: None, is_rocm=lambda: False
         ),
     }
+
+
+def _nixl_worker(rank: TransferRank, wire: Wire) -> Any:
+    """The release's worker of a connector that pulls, with NIXL's agent replaced."""
+    engine = rank.engine
+    replaced = nixl_names(lambda *_: NixlAgent(wire), engine.tp_size, rank.number, engine.split)
     cls = find(f"{CONNECTORS}.v1.nixl.pull_worker:NixlPullConnectorWorker")
-    with mock.patch.dict(vars(__import__(module, fromlist=["_"])), replaced):
+    with mock.patch.dict(vars(__import__(NIXL_WORKER, fromlist=["_"])), replaced):
         made = cls(engine.config(), engine.name, engine.groups)
         made.register_kv_caches(rank.caches)
     return made

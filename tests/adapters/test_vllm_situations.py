@@ -53,6 +53,7 @@ OTHERS = {
         ),
         ("a block is loaded in a step that runs another request", "a request comes back"),
     ),
+    **dict.fromkeys(("real-engine/nixl-v2", "real-engine/nixl-v1"), ("a request comes back",)),
     "real-engine/kernels": ("some drafts accepted, others rejected", "a prompt in several steps"),
     "real-engine/replay": (HIT, "a request comes back"),
     **dict.fromkeys(("real-engine/sliding-v2", "real-engine/sliding-v1"), ("a request comes back",)),

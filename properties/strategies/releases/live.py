@@ -53,7 +53,8 @@ T = TypeVar("T")
 class LiveAdd:
     """A request with `own` tokens behind the first `shared` of what request number `like` has by then.
 
-    The token number `stop_after` that it says is its stop token; none is with 0.
+    The token number `stop_after` that it says is its stop token; none is with 0. Of a `remote` prompt another request computes all but the last
+    token, as on a server for prefills.
     """
 
     own: int = 1
@@ -61,6 +62,7 @@ class LiveAdd:
     shared: int = 0
     like: int = 0
     stop_after: int = 0
+    remote: bool = False
 
 
 @dataclass(frozen=True)
@@ -597,7 +599,7 @@ OFFLOADED: Mapping[str, LiveStory] = {
         (LiveAdd(3, max_tokens=12), LiveTurns((2,), times=8), _FORGETS, LiveAdd(1, shared=14, max_tokens=4)),
     ),
     "a block that is given away in the step behind the end of its request": LiveStory(
-        replace(_HOST, num_blocks=10), (LiveAdd(4), LiveAdd(13, max_tokens=8), LiveAdd(12), LiveTurns(times=6))
+        replace(_HOST, num_blocks=10, max_model_len=28), (LiveAdd(4), LiveAdd(13, max_tokens=8), LiveAdd(12), LiveTurns(times=6))
     ),
     "a hit behind which one token is left, beside drafts that fill up its block": LiveStory(
         replace(_HOST, num_spec=3, save_steps=(2,)),
@@ -650,9 +652,70 @@ def offloaded_stories(runner: str, *connectors: str) -> st.SearchStrategy[LiveSt
     return st.one_of(drawn, st.builds(with_connector, situations, named))
 
 
+_SERVED = LiveWorld(kinds=("gdn",), connector="nixl", prefix_caching=False, layout="DS", num_blocks=60)
+_REMOTE = LiveAdd(9, max_tokens=4, remote=True)
+SERVED: Mapping[str, LiveStory] = {
+    "a prompt that another request computes": LiveStory(_SERVED, (_REMOTE,)),
+    "a prompt whose blocks are hit, and whose state is not": LiveStory(
+        replace(_SERVED, prefix_caching=True), (_REMOTE, LiveTurns(times=6), LiveAdd(2, max_tokens=4, shared=9, remote=True))
+    ),
+    "a prompt that ends with a block, beside drafts": LiveStory(
+        replace(_SERVED, prefix_caching=True, num_spec=2), (LiveAdd(8, max_tokens=6, remote=True), LiveTurns((0, 1), times=6))
+    ),
+    "a prompt of one token more than a block, in pieces": LiveStory(
+        replace(_SERVED, prefix_caching=True, max_num_batched_tokens=4, load_steps=(2,)), (LiveAdd(9, remote=True), LiveAdd(5))
+    ),
+    "a request that goes away before it has loaded its prompt": LiveStory(
+        replace(_SERVED, load_steps=(3,)), (_REMOTE, LiveTurns(times=3), LiveAbort(), LiveAdd(12), LiveAdd(12))
+    ),
+}  # fmt: skip
+"""Of engines whose requests load the prompts that other requests have computed."""
+_MOST_REMOTE = 4
+"""Prompts of a scenario that other requests compute. Their blocks are kept until they are loaded, beside those of the engine."""
+
+
+def served_stories(runner: str) -> st.SearchStrategy[LiveStory]:
+    """Scenarios of the engine with this model runner, in which requests load the prompts that other requests have computed."""
+
+    def served(story: LiveStory, remote: list[bool], loads: tuple[int, ...]) -> LiveStory:
+        # The release refuses layers without a temporal state.
+        kinds = tuple("mamba2" if kind == "short_conv" else kind for kind in story.world.kinds)
+        world = replace(story.world, kinds=kinds, layout="DS", load_steps=loads)
+        return with_remote_prompts(with_connector(replace(story, world=world), "nixl"), remote)
+
+    def of(world: LiveWorld) -> st.SearchStrategy[LiveStory]:
+        more = st.lists(_connected_events(world.num_spec), max_size=20)
+        return st.builds(lambda first, then: LiveStory(world, (first, *then)), FIRST, more)
+
+    stories = st.one_of(live_worlds(runner).flatmap(of), _continued(SERVED, runner, _connected_events))
+    steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+    remote = st.lists(st.booleans(), min_size=2, max_size=2 * _MOST_REMOTE)
+    return st.builds(served, stories, remote, steps)
+
+
+def with_remote_prompts(story: LiveStory, remote: Sequence[bool]) -> LiveStory:
+    """The scenario where one request after the other is `remote`, as long as there are at most some."""
+    chosen, events, left = iter(remote), list[LiveEvent](), _MOST_REMOTE
+    for event in story.events:
+        if isinstance(event, LiveAdd):
+            wanted = event.remote or next(chosen, False)
+            left -= wanted
+            events.append(replace(event, remote=wanted and left >= 0))
+        else:
+            events.append(event)
+    kept = (_MOST_REMOTE - max(0, left)) * (story.world.blocks_of_a_request - 1)
+    return LiveStory(replace(story.world, num_blocks=story.world.num_blocks + kept), tuple(events))
+
+
 def with_connector(story: LiveStory, connector: str) -> LiveStory:
-    """The scenario with this connector of the release. Beside Mooncake's store a release does not sleep: the engine only pauses instead, and gets other weights while it is awake."""
+    """The scenario with this connector of the release.
+
+    Beside Mooncake's store a release does not sleep: the engine only pauses instead, and gets other weights while it is awake. Beside NIXL it does neither: a pause waits until
+    kept blocks are loaded, by a request that another engine would run meanwhile.
+    """
     events = story.events
+    if connector == "nixl":
+        events = tuple(event for event in events if not isinstance(event, LiveSleep | LiveWeights))
     if connector == "mooncake":
         awake: dict[type, dict[str, Any]] = {LiveSleep: {"level": 0}, LiveWeights: {"sleep": False}}
         events = tuple(replace(event, **awake.get(type(event), {})) for event in events)

@@ -79,7 +79,7 @@ class LiveEngine:
             self.connection.bind(self.scheduler)
         self.worker = _worker(settings)(settings, self.config, self.caches, self.memory, self._drafts)
         if isinstance(self.connection, ReleasedConnection):
-            self.connection.worker = self.worker.connector
+            self.connection.attach(self.worker.connector)
         self.hasher = block_hasher(settings, self.config, hashes)
         self.in_flight: collections.deque[Any] = collections.deque()
         self.laws: LiveLaws | StagedLaws = LiveLaws(
@@ -95,9 +95,22 @@ class LiveEngine:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)
         self.rests = LiveRests(self.scheduler, self.memory, self.in_flight, self._keeps_blocks)
 
-    def add_request(self, id: str, prompt: tuple[int, ...], max_tokens: int) -> None:  # noqa: A002
-        """A request comes in."""
-        self.laws.add(id, prompt)
+    def add_request(
+        self,
+        id: str,  # noqa: A002
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        sends: bool = False,
+        loads: str = "",
+    ) -> None:
+        """A request comes in.
+
+        Args:
+            sends: it computes the prompt for another request, as on a server for prefills.
+            loads: it loads the prompt from the blocks of this request, which has ended, as on a server for decodes.
+        """
+        # The last token of a prompt is the other request's to compute, where a model has recurrent states.
+        self.laws.add(id, prompt[: max(1, len(prompt) - 1)] if sends else prompt)
         parameters = find("vllm.sampling_params:SamplingParams")(
             max_tokens=max_tokens, temperature=0.0, ignore_eos=True
         )
@@ -117,9 +130,13 @@ class LiveEngine:
             block_hasher=self.hasher,
             **({"mm_features": items} if items else {}),
         )
+        if sends:
+            request.kv_transfer_params = {"do_remote_decode": True, "do_remote_prefill": False}
+        elif isinstance(self.connection, ReleasedConnection):
+            request.kv_transfer_params = self.connection.kept.pop(loads, None)
         self.requests.append(request)
-        self._remember()
         self.scheduler.add_request(request)
+        self._remember()
 
     def abort(self, id: str) -> None:  # noqa: A002
         """A client goes away, whatever its request is doing."""
@@ -132,6 +149,8 @@ class LiveEngine:
         The latter is refused, as "not supported yet", while blocks are kept for a connector by requests that do not run.
         """
         stores = {"reset_connector": True} if external else {}
+        if external:
+            self._empty_store()
         self.scheduler.reset_prefix_cache(preempt and not self._keeps_blocks(), **stores)
 
     def update_weights(self, sleep: bool) -> None:
@@ -145,7 +164,11 @@ class LiveEngine:
 
     def sleep(self, level: int, mode: str) -> None:
         """Sleep, and wake up: see `EngineCore.sleep` for level and mode. An engine in stages only pauses."""
-        self.rests.begin(level if isinstance(self.laws, LiveLaws) else 0, mode)
+        self.rests.begin(level if isinstance(self.laws, LiveLaws) else 0, mode, self._empty_store)
+
+    def _empty_store(self) -> None:
+        if isinstance(self.laws, LiveLaws):
+            self.laws.empty_store()
 
     def _new_weights(self) -> None:
         assert isinstance(self.laws, LiveLaws)
@@ -229,6 +252,8 @@ class LiveEngine:
                 seen.outputs[result.request_id] = tuple(result.new_token_ids)
                 if result.finish_reason is not None:
                     self.finished.append(result.request_id)
+                if isinstance(self.connection, ReleasedConnection) and result.kv_transfer_params:
+                    self.connection.keep(result.request_id, result.kv_transfer_params)
         self._remember()
 
     def _decided(self, scheduled: Any) -> dict[str, Decided]:
@@ -261,7 +286,11 @@ class LiveEngine:
 
     def _remember(self) -> None:
         for request in self.requests:
-            for at, found in enumerate(request.block_hashes):
+            hashes = request.block_hashes
+            if (getattr(request, "kv_transfer_params", None) or {}).get("do_remote_decode"):
+                # A prompt that is sent is cut after it was hashed.
+                hashes = hashes[: request.num_prompt_tokens // self.hash_block_size]
+            for at, found in enumerate(hashes):
                 self.known.setdefault(bytes(found), (request.request_id, (at + 1) * self.hash_block_size))
         self.requests = [request for request in self.requests if not request.is_finished()]
 

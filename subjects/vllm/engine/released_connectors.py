@@ -9,10 +9,12 @@ import contextlib
 import ctypes
 import dataclasses
 import importlib
+import math
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,12 +22,14 @@ import torch
 
 from oracle.lifecycle.observed import Decided, Owner, Place, Stored, Transfers
 from statecheck.subject.subject import NotOffered
+from subjects.kit.wire import NixlAgent, Wire
 from subjects.vllm.engine.connector import freed_late
 from subjects.vllm.engine.scheduler import keys_of
 from subjects.vllm.engine.settings import LiveSettings, layer_names, page_size
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.v1 import HostTorch, one_rank
 from subjects.vllm.release import RELEASE_NAME, find, optional
+from subjects.vllm.transfers import NIXL_WORKER, nixl_names
 
 HOST = 1000
 """First number of blocks of host memory, beside those of the pool."""
@@ -33,6 +37,11 @@ _SIMPLE = "vllm.v1.simple_kv_offload.worker"
 _OFFLOADING = "vllm.v1.kv_offload.cpu"
 _SPEC = "statecheck_offloading"
 _MOONCAKE = "vllm.distributed.kv_transfer.kv_connector.v1.mooncake.store"
+_NIXL = "vllm.distributed.kv_transfer.kv_connector.v1.nixl"
+_OTHER = "another engine"
+"""The name under which the engine finds its own blocks, as NIXL's worker takes them for another engine's."""
+_LEASE = 10**9
+"""Seconds for which blocks of a prompt are kept until they are read: no scenario lasts so long."""
 _KEY = re.compile(r"@group:(\d+)@([0-9a-f]+)$")
 
 
@@ -114,7 +123,7 @@ class Copies:
     loaded: list[tuple[int, int, str, int]] = dataclasses.field(default_factory=list)
     """Group, block, request and tokens of what was loaded since this was taken."""
     freed: set[int] = dataclasses.field(default_factory=set)
-    """Blocks that saves have read since this was taken, and that were free before; see `Transfers`."""
+    """Blocks that copies have read since this was taken, and that were free before; see `Transfers`."""
     errors: list[Exception] = dataclasses.field(default_factory=list)
     """What the release would log, and go on."""
     _waiting: list[Copy] = dataclasses.field(default_factory=list)
@@ -130,19 +139,30 @@ class Copies:
                 copy.finish()
         self._waiting = [copy for copy in self._waiting if not copy.done]
 
-    def add(self, run: Callable[[], None], blocks: Iterable[int], *, load: bool, stream: Stream) -> None:
-        """A copy to or from these blocks of the pool."""
+    def add(
+        self,
+        run: Callable[[], None],
+        blocks: Iterable[int],
+        *,
+        load: bool,
+        stream: Stream,
+        source: Iterable[int] = (),
+    ) -> None:
+        """A copy to or from these blocks of the pool; `source` are those that a load reads."""
         steps = self.settings.load_steps if load else self.settings.save_steps
         late = steps[self._numbers[load] % len(steps)]
         self._numbers[load] += 1
         stream.last = copy = Copy(run, late, stream.last)
-        (self._note_load if load else self._note_save)(copy, set(blocks))
+        if load:
+            self._note_load(copy, set(blocks), set(source))
+        else:
+            self._note_save(copy, set(blocks))
         if late == 0 and (copy.after is None or copy.after.done):
             copy.finish()
         else:
             self._waiting.append(copy)
 
-    def _note_load(self, copy: Copy, blocks: set[int]) -> None:
+    def _note_load(self, copy: Copy, blocks: set[int], source: set[int]) -> None:
         owned = [owner for owner in self.owners() if owner[-1] in blocks]
         places = {(group, block): name for name, group, _, block in owned}
         sizes = [self.settings.kv_block_size] + [self.settings.mamba_block_size] * len(self.settings.kinds)
@@ -153,6 +173,7 @@ class Copies:
             run()
             self.loading.pop(copy, None)
             self.loaded += found
+            self.freed |= copy.freed & source
 
         copy._run, self.loading[copy] = noted, places
 
@@ -277,11 +298,11 @@ def _offloading_spec(copies: Copies) -> Any:
 
 
 def _noting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The release logs what its store raises, and goes on."""
+    """The release logs what its store or its agent raises, and goes on."""
 
-    def called(self: "MooncakeStore", *given: Any) -> Any:
+    def called(self: Any, *given: Any, **named: Any) -> Any:
         try:
-            return method(self, *given)
+            return method(self, *given, **named)
         except Exception as error:
             self.errors.append(error)
             raise
@@ -417,6 +438,75 @@ def install_store(copies: Copies) -> MooncakeStore:
     return store
 
 
+class NixlRead(Event):
+    """A transfer of NIXL: what it reads, where it writes that, and what it tells the engine that it has read from."""
+
+    def __init__(self, source: Any, target: Any, message: bytes) -> None:
+        super().__init__()
+        self.source, self.target, self.message = source, target, message
+
+
+class NixlCopies(NixlAgent):
+    """In the place of NIXL's agent: it reads blocks of the engine itself, and its messages come back to the engine."""
+
+    def __init__(self, copies: Copies) -> None:
+        wire = Wire()
+        wire.register(copies.memory.pools[0])
+        super().__init__(wire)
+        self.copies, self.errors = copies, copies.errors
+        self.messages: list[bytes] = []
+
+    @_noting
+    def make_prepped_xfer(self, *given: Any, notif_msg: bytes, **named: Any) -> Any:
+        return NixlRead(*super().make_prepped_xfer(*given, **named), notif_msg)
+
+    @_noting
+    def transfer(self, handle: Any) -> str:
+        def run() -> None:
+            self._wire.copy(handle.source, handle.target)
+            self.messages.append(handle.message)
+
+        source, target = (
+            {self.copies.block_at(address) for address, _ in blocks}
+            for blocks in (handle.source, handle.target)
+        )
+        stream = Stream()
+        self.copies.add(run, target, load=True, stream=stream, source=source)
+        handle.record(stream)
+        return self.check_xfer_state(handle)
+
+    def check_xfer_state(self, handle: NixlRead) -> str:
+        return "DONE" if handle.query() else "PROC"
+
+    def get_xfer_telemetry(self, _: NixlRead) -> None:
+        """Nothing is measured."""
+
+    def send_notif(self, _: str, notif_msg: bytes) -> None:
+        self.messages.append(notif_msg)
+
+    def get_new_notifs(self) -> dict[str, list[bytes]]:
+        messages, self.messages = self.messages, []
+        return {"remote": messages}
+
+
+def install_nixl(copies: Copies) -> None:
+    """Have the connector that is made next copy blocks of this memory, with no handshake and no thread."""
+    split = find("vllm.distributed.kv_transfer.kv_connector.v1.ssm_conv_transfer_utils:MambaConvSplitInfo")
+
+    def whole(spec: Any, _: int) -> Any:
+        """The convolution in one part, since scenarios have one rank, and no channels of a model."""
+        sizes = [
+            math.prod(shape) * dtype.itemsize for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True)
+        ]
+        (channels, rows), itemsize = spec.shapes[0], spec.dtypes[0].itemsize
+        return split(
+            conv_rows=rows, local_proj_dims=(channels,), conv_dtype_size=itemsize, ssm_sizes=tuple(sizes)
+        )
+
+    names = nixl_names(lambda *_: NixlCopies(copies), ranks=1, rank=0, split=1)
+    vars(importlib.import_module(NIXL_WORKER)).update(names, derive_mamba_conv_split=whole)
+
+
 def pools_of(found: list[list[bytes]]) -> list[torch.Tensor]:
     """Of each layer, the blocks of these values."""
     return [
@@ -471,6 +561,8 @@ class ReleasedConnection:
         self.copies = Copies(settings, memory, owners)
         self.external: dict[str, int] = {}
         """By request, the tokens that are loaded into the blocks that it got."""
+        self.kept: dict[str, Any] = {}
+        """By request that is over, what another request loads its prompt with."""
         self.arrived: list[Stored] = []
         self.saving: frozenset[Place] = frozenset()
         """Nothing: what is saved is judged where it stands in host memory, and blocks of saves when they are read."""
@@ -478,8 +570,10 @@ class ReleasedConnection:
         self.pool: CountedPool | None = None
         self.worker: Any = None
         self._host: LiveMemory | None = None
-        if settings.stages > 1 or not settings.prefix_caching:
-            raise NotOffered("a connector of the release with stages, or without prefix caching")
+        if settings.stages > 1 or not (settings.prefix_caching or settings.connector == "nixl"):
+            raise NotOffered(
+                "a connector of the release with stages, or one for blocks of prefixes without prefix caching"
+            )
         self._configure(config, caches)
 
     def _configure(self, config: Any, caches: Any) -> None:
@@ -514,6 +608,14 @@ class ReleasedConnection:
                 raise NotOffered(f"release {RELEASE_NAME} sets up Mooncake's store in another way")
             name, extra = "MooncakeStoreConnector", {}
             self.store = install_store(self.copies)
+        elif settings.connector == "nixl":
+            if not self.memory.dim_first or "short_conv" in settings.kinds:
+                raise NotOffered(
+                    "NIXL with convolutions in layout SD, or without temporal states, which it refuses"
+                )
+            name, extra = "NixlConnector", {"kv_lease_duration": _LEASE}
+            object.__setattr__(config.cache_config, "kv_cache_layout", "LBHNC")
+            install_nixl(self.copies)
         else:
             name = "SimpleCPUOffloadConnector"
             module = vars(importlib.import_module(_SIMPLE))
@@ -524,6 +626,7 @@ class ReleasedConnection:
             kv_connector=name,
             kv_role="kv_both",
             engine_id="statecheck",
+            kv_buffer_device="cuda",
             kv_load_failure_policy="recompute",
             kv_connector_extra_config=extra,
         )
@@ -544,6 +647,30 @@ class ReleasedConnection:
             return released(request, blocks, num_external_tokens)
 
         connector.update_state_after_alloc = noting
+
+    def attach(self, worker: Any) -> None:
+        """The worker's instance. That for NIXL knows its own blocks by another engine's name, too, as a handshake would tell it at once."""
+        self.worker = worker
+        if self.settings.connector != "nixl":
+            return
+        reads = worker.connector_worker
+        decoder = find("msgspec.msgpack:Decoder")(find(f"{_NIXL}.metadata:NixlAgentMetadata"))
+
+        def handshake(*_: Any) -> tuple[dict[tuple[int, int], str], float]:
+            described = decoder.decode(reads.xfer_handshake_metadata.agent_metadata_bytes)
+            described.engine_id = _OTHER
+            return {(0, 0): reads.add_remote_agent(described)}, 0.0
+
+        def submitted(*_: Any) -> Future[Any]:
+            done = Future[Any]()
+            done.set_result(handshake())
+            return done
+
+        reads._handshake_initiation_executor = SimpleNamespace(submit=submitted, shutdown=lambda **_: None)
+
+    def keep(self, name: str, parameters: Any) -> None:
+        """A request is over, and its blocks are kept for another request, which gets these parameters."""
+        self.kept[name] = parameters | {"remote_engine_id": _OTHER}
 
     def begin_step(self, scheduled: Mapping[str, Decided], owners: Sequence[Owner]) -> dict[Place, str]:
         """The request of each place that is being loaded while the worker's next step begins; loads that are due by then are done."""
@@ -597,6 +724,8 @@ class ReleasedConnection:
             kept,
             tuple(self.arrived),
             freed,
+            frozenset(self.external),
+            may_be_loaded=True,
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
@@ -607,6 +736,8 @@ class ReleasedConnection:
 
     def _stored(self) -> Iterator[Stored]:
         """Of each block of host memory that may be loaded: what it stands for, and what is in it."""
+        if self.settings.connector == "nixl":
+            return
         if self.settings.connector == "mooncake":
             yield from self._in_store()
             return

@@ -16,7 +16,7 @@ _IN_ALL = ("mamba1", "mamba2")
 """Whose models support it (`SupportsMambaPrefixCaching`); others fall back to "align", or raise."""
 
 
-RELEASED = ("offloading", "simple", "simple-lazy", "mooncake")
+RELEASED = ("offloading", "simple", "simple-lazy", "mooncake", "nixl")
 """Values of the setting `connector` that name one of the release's own."""
 
 
@@ -32,7 +32,7 @@ class LiveSettings:
     that are "async" take `load_steps` of the worker, one after the other, and those with a number in `failing_loads` fail. Saves take
     `save_steps`; `saves_at_end` are of requests that are gone. It says `late_lookups` times of each request that it does not know yet.
     The release's own connectors are "offloading", "simple" and "simple-lazy", with `host_blocks` in host memory, and "mooncake", with a store that is never full; their copies
-    take `load_steps` and `save_steps`.
+    take `load_steps` and `save_steps`. "nixl" loads the prompt of a request from the blocks of another one.
 
     Each prompt with room for them has `items` at these places (offset and tokens), which an encoder computes before the step that has their first token.
 

@@ -12,6 +12,7 @@ from properties.strategies.releases.live import (
     ITEM,
     MANY_REQUESTS,
     WIDE_BLOCKS,
+    LiveAdd,
     LiveReset,
     LiveSleep,
     LiveStory,
@@ -20,6 +21,7 @@ from properties.strategies.releases.live import (
     live_stories,
     with_connector,
     with_items,
+    with_remote_prompts,
 )
 from statecheck.subject.profile import DOCUMENTS
 from tests.unit.properties.strategies.drawing import drawn
@@ -36,11 +38,19 @@ def test_a_release_that_refuses_wide_blocks_has_steps_as_long_as_a_block() -> No
     assert without.of_release(refusing).world.max_num_batched_tokens == 4
 
 
-def test_an_engine_beside_mooncakes_store_only_pauses() -> None:
+def test_an_engine_beside_mooncakes_store_only_pauses_and_beside_nixl_does_not() -> None:
     events = (LiveSleep(2), LiveSleep(1, aborts=True), LiveWeights(sleep=True), LiveReset(external=True))
     awake = (LiveSleep(0), LiveSleep(0, aborts=True), LiveWeights(), LiveReset(external=True))
     assert with_connector(LiveStory(LiveWorld(), events), "simple").events == events
     assert with_connector(LiveStory(LiveWorld(), events), "mooncake").events == awake
+    assert with_connector(LiveStory(LiveWorld(), events), "nixl").events == (LiveReset(external=True),)
+
+
+def test_blocks_of_prompts_that_are_yet_to_be_loaded_are_no_blocks_of_the_engine() -> None:
+    world, requests = LiveWorld(num_blocks=20), [LiveAdd()] * 6
+    story = with_remote_prompts(LiveStory(world, (LiveAdd(9), *requests)), [False] + [True] * 9)
+    assert [getattr(event, "remote", None) for event in story.events] == [False, *[True] * 4, False, False]
+    assert story.world.num_blocks == 20 + 4 * (world.blocks_of_a_request - 1)
 
 
 def test_equal_tokens_have_equal_items() -> None:
