@@ -195,7 +195,7 @@ class TransferRank:
         return layers, sum(count_written(memory) for memory in self.memory)
 
 
-_SINCE = (0, 33)
+NIXL_SINCE = (0, 33)
 
 
 NIXL_WORKER = f"{CONNECTORS}.v1.nixl.base_worker"
@@ -399,7 +399,7 @@ def _sent(
     padding: int,
 ) -> tuple[tuple[Any, int], ...]:
     """As the rule says it: by rank of the target its states, and how many bytes of other blocks are not 0."""
-    if RELEASE < _SINCE:
+    if RELEASE < NIXL_SINCE:
         raise NotOffered("transfers of releases before 0.33")
     given = dict(sizes)
     wire, layouts = Wire(), layouts_of(family, given)

@@ -28,8 +28,8 @@ from subjects.vllm.engine.scheduler import keys_of
 from subjects.vllm.engine.settings import LiveSettings, layer_names, page_size
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.v1 import HostTorch, one_rank
-from subjects.vllm.release import RELEASE_NAME, find, optional
-from subjects.vllm.transfers import NIXL_WORKER, nixl_names
+from subjects.vllm.release import RELEASE, RELEASE_NAME, find, optional
+from subjects.vllm.transfers import NIXL_SINCE, NIXL_WORKER, nixl_names
 
 HOST = 1000
 """First number of blocks of host memory, beside those of the pool."""
@@ -609,6 +609,8 @@ class ReleasedConnection:
             name, extra = "MooncakeStoreConnector", {}
             self.store = install_store(self.copies)
         elif settings.connector == "nixl":
+            if RELEASE < NIXL_SINCE:
+                raise NotOffered(f"NIXL of release {RELEASE_NAME}, whose descriptors the agent does not have")
             if not self.memory.dim_first or "short_conv" in settings.kinds:
                 raise NotOffered(
                     "NIXL with convolutions in layout SD, or without temporal states, which it refuses"
