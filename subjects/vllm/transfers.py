@@ -209,6 +209,8 @@ def nixl_names(agent: Callable[..., NixlAgent], ranks: int, rank: int, split: in
         "NixlWrapper": agent,
         "nixl_agent_config": None,
         "check_nixl_version": lambda *_: None,
+        # Scenarios leave another one in the module.
+        "derive_mamba_conv_split": find(f"{CONNECTORS}.v1.ssm_conv_transfer_utils:derive_mamba_conv_split"),
         "get_tensor_model_parallel_rank": lambda: rank,
         "get_tensor_model_parallel_world_size": lambda: ranks,
         "get_current_attn_backends": lambda *_: [backend],

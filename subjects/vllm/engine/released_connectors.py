@@ -504,7 +504,7 @@ def install_nixl(copies: Copies) -> None:
         )
 
     names = nixl_names(lambda *_: NixlCopies(copies), ranks=1, rank=0, split=1)
-    vars(importlib.import_module(NIXL_WORKER)).update(names, derive_mamba_conv_split=whole)
+    vars(importlib.import_module(NIXL_WORKER)).update(names | {"derive_mamba_conv_split": whole})
 
 
 def pools_of(found: list[list[bytes]]) -> list[torch.Tensor]:
