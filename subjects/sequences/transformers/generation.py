@@ -13,7 +13,7 @@ from transformers import CompileConfig
 
 from oracle.sequences import generated_length
 from subjects.sequences.transformers.batches import padded
-from subjects.sequences.transformers.context import TransformersContext
+from subjects.sequences.transformers.context import TransformersContext, empty_cache
 from subjects.sequences.transformers.forward import NO_CACHE, cache_name, cache_of
 from subjects.sequences.transformers.trace import current
 
@@ -75,10 +75,10 @@ def generate(
             raise NotImplementedError(str(error)) from error
         raise
     except KeyError as error:
-        # As `empty_cache`: there is no static layer for this kind of layer.
         kinds = getattr(context.model.config, "layer_types", ())
         if (features.static or features.compiled) and error.args[0] in kinds:
-            raise NotImplementedError(f"no static cache for layers of kind {error}") from error
+            # It raises NotImplementedError if there is no static layer for a kind of layer. Where there is one, the library failed.
+            empty_cache(context.model, "static")
         raise
 
 
@@ -105,6 +105,9 @@ def _generate(
     if stop is not None and features.beams > 1:
         # The tokens up to it, as they were without it, may belong to a beam that is not the best any more.
         raise NotImplementedError("generate: a stop token changes which of several beams is the best")
+    if features.beams > 1 and context.model.dtype != torch.float32:
+        # Their tokens are held against a fresh search's one by one, and two beams may differ by the last bit of a logit.
+        raise NotImplementedError("generate: roundings to 16 bits change which of several beams is the best")
     if stop is not None:
         options["eos_token_id"] = stop
     label = ""

@@ -102,11 +102,16 @@ def test_features_of_generate_take_effect(features: dict[str, Any], effect: str)
     assert context.effects[effect]
 
 
-def test_a_stop_token_is_refused_for_several_beams() -> None:
-    context = port.new(CORRECT, 0)
+@pytest.mark.parametrize(
+    ("dtype", "stop", "reason"), [("float32", 1, "a stop token"), ("bfloat16", None, "roundings to 16 bits")]
+)
+def test_several_beams_are_refused_where_another_one_may_be_right(
+    dtype: str, stop: int | None, reason: str
+) -> None:
+    context = port.new(CORRECT, 0, dtype=dtype)
     port.extend(context, [(0, [1, 2, 3])])
-    with pytest.raises(NotImplementedError, match="stop token changes which of several beams"):
-        port.generate(context, 0, 4, beams=2, stop=1)
+    with pytest.raises(NotImplementedError, match=f"{reason} changes? which of several beams"):
+        port.generate(context, 0, 4, beams=2, stop=stop)
 
 
 @pytest.mark.parametrize("after", [0, 7])
@@ -147,6 +152,17 @@ def test_generate_with_a_static_cache_is_not_offered_without_static_layers() -> 
     context = port.new("deepseek_v4", 0)
     port.extend(context, [(0, [3, 1, 2])])
     with pytest.raises(NotImplementedError, match="no static cache for layers of kind"):
+        port.generate(context, 0, 2, history="cache", static=True)
+
+
+def test_a_key_error_behind_a_static_cache_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_a_mask(**_: Any) -> None:
+        raise KeyError("linear_attention")
+
+    monkeypatch.setattr("transformers.generation.utils.create_masks_for_generate", without_a_mask)
+    context = port.new("qwen3_next", 0)
+    port.extend(context, [(0, [3, 1, 2])])
+    with pytest.raises(KeyError, match="linear_attention"):
         port.generate(context, 0, 2, history="cache", static=True)
 
 
