@@ -66,10 +66,10 @@ def offered_of(
 
 
 def runs_the_same_code(trial: Example, *batches: Batch) -> bool:
-    """Whether batches differ in nothing for which Triton compiles a kernel anew: a number of 1, and multiples of 16.
+    """Whether batches agree in what Triton compiles a kernel for: whether their numbers of tokens and of rows are 1, or multiples of 16.
 
-    Sums may go in another order in other code: the bytes may differ there, and each result is within the bound of the arithmetic, as
-    that of any call.
+    Constants that a library derives from these numbers are not looked at. In other code sums may go in another order: the bytes may differ there,
+    and each result is within the bound of the arithmetic, as that of any call.
     """
     counts = [(batch.tokens, len(batch.rows)) for batch in batches]
     kinds = {tuple((count == 1, count % 16 == 0) for count in pair) for pair in counts}

@@ -82,7 +82,7 @@ class LiveLaws:
         self.empty_store()
 
     def empty_store(self) -> None:
-        """A connector has nothing any more of what it had, so that loads that are under way fail."""
+        """Ask for no load in the next step, and for none of the loads under way: the store may have been emptied."""
         self._stored = frozenset()
         self._loading = {name: (keys, set()) for name, (keys, _) in self._loading.items()}
 
@@ -113,7 +113,7 @@ class LiveLaws:
         """
         moved = seen.transfers
         offered = self._keys(seen.published)
-        has = self._keys(moved.saved if moved is not None and moved.may_be_loaded else ())
+        has = self._keys(moved.offered if moved is not None else ())
         keys, stored = (
             {(group, key) for group, _, key in now & before}
             for now, before in ((offered, self._offered), (has, self._stored))

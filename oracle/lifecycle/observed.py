@@ -99,7 +99,8 @@ class Transfers:
     Args:
         loading, loading_after: the request of each place that is being loaded, as the forward ran and after the step.
         saving, saving_after: places that are being saved since an earlier step, and those after the step.
-        saved: (group, block, request, tokens, contents) of what was read to be saved in the step, or with `may_be_loaded` of all that may be loaded behind it.
+        saved: (group, block, request, tokens, contents) of what was read to be saved in the step, or of all that the connector has.
+        offered: the same of all that may be loaded behind the step.
         kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
             may write them.
         arrived: of each request that begins behind a load of c tokens, the blocks that its forward reads, in every group: (group, block,
@@ -117,7 +118,7 @@ class Transfers:
     arrived: Sequence[Stored] = ()
     freed: frozenset[int] = frozenset()
     waiting: frozenset[str] = frozenset()
-    may_be_loaded: bool = False
+    offered: Sequence[Stored] = ()
 
 
 @dataclass(frozen=True)

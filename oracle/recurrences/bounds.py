@@ -38,9 +38,10 @@ SMALLEST = {
     "float16": 2.0**-24,
     "bfloat16": 2.0**-100,
 }
-"""What is smaller may be flushed to zero, or is rounded to a multiple of it, by type.
+"""What a result may be off by beside its relative bound, by type.
 
-Below 2^-126 an exponential in float32 is flushed to zero. It is a factor of a product, whose other factors are up to 2^26 here.
+float16 rounds to multiples of 2^-24. In float32 and bfloat16 a factor below 2^-126 is flushed to zero; the other factors of its product are taken to be
+at most 2^26.
 """
 
 ROUNDED = 3.0

@@ -88,14 +88,13 @@ class EngineRun:
         if event.remote:
             self.remote[self.comes_in(prompt, 1, sends=True)] = prompt, most
         elif event.stop_after:
-            # The name that the request gets.
-            self.stops[f"r{len(self.tokens)}"] = stop = min(event.stop_after, most)
-            self.comes_in(prompt, most, stop_after=stop)
+            stop = min(event.stop_after, most)
+            self.stops[self.comes_in(prompt, most, stop_after=stop)] = stop
         else:
             self.comes_in(prompt, most)
 
     def comes_in(self, prompt: tuple[int, ...], most: int, **given: Value) -> str:
-        """The name of a request that comes in and says at most so many tokens."""
+        """Let a request come in that says at most so many tokens, and return its name."""
         name = f"r{len(self.tokens)}"
         self.tokens[name] = list(prompt)
         self.alive.append(name)
@@ -127,7 +126,7 @@ class EngineRun:
         self.alive = [name for name in self.alive if name not in value["finished"]]
         for name in value["finished"]:
             if name in self.remote:
-                self.comes_in(*self.remote.pop(name), sends=False, loads=name)
+                self.comes_in(*self.remote.pop(name), loads=name)
         self.stepped(value)
         return bool(value["idle"])
 

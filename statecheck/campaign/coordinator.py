@@ -193,6 +193,8 @@ def _handled(numbers: list[signal.Signals], handler: Any) -> Iterator[None]:
 
 _POLL_SECONDS = 0.2
 _FIRST_SECONDS, _SAVE_SECONDS, _SHOW_SECONDS = 3.0, 10.0, 0.2
+_FILE_TIME_STEP = 0.1
+"""Seconds by which the time of a file may lie before the clock's, with room to spare."""
 _ATTEMPTS = 3
 """Workers that may end with the same task before it is given up."""
 
@@ -330,9 +332,9 @@ class Campaign:
             case ExamplesRun():
                 if isinstance(worker.task, Explore):
                     state.progress(worker.task.unit, event.examples, event.compared)
-            case ExampleFailed():
+            case ExampleFailed() if not self.record.interrupted:
                 state.note_failure(self.at)
-                if isinstance(worker.task, Explore) and not self.record.interrupted:
+                if isinstance(worker.task, Explore):
                     state.property_states[worker.task.unit].failing = True
             case Explored():
                 task, worker.task = worker.task, None
@@ -458,7 +460,7 @@ class Campaign:
         cases = list(pending_cases(self.pending, worker.pid))
         for path, met in cases:
             case = met
-            if not had_failed and path.stat().st_mtime > self._interrupted:
+            if not had_failed and path.stat().st_mtime > self._interrupted - _FILE_TIME_STEP:
                 # Ctrl-C ends compilers that the subject has started, too. The case stays on disk, and the next campaign replays it.
                 self.state.warn(
                     f"{task.unit} failed after the interruption: the next campaign replays the input"

@@ -108,6 +108,9 @@ def outcome_differences(expected: Expected, actual: Outcome, *, places: bool) ->
         differs = difference(expected.value, actual.value, "result", places=places)
     if differs is not None:
         yield differs
+        if isinstance(actual, Raised) != isinstance(expected, Refusal):
+            # The call ended in another way: what it leaves is no second failure.
+            return
     known = dict(expected.after)
     for name, seen in actual.after:
         differs = difference(known[name], seen, name, places=places) if name in known else None

@@ -233,22 +233,11 @@ def short_plan(options: SimpleNamespace, command: str, **more: Any) -> Plan:
     """
     from statecheck.execution.executors import choose_device
 
-    device, workers = choose_device(options.device, options.subject), options.workers
-    if (options.device, device) == ("auto", "cuda") and _is_for_cpus(options.only):
-        device = "cpu"
+    device, workers = choose_device(options.device, options.subject, options.only), options.workers
     if workers is None:
         workers = 1 if device == "cuda" else cores()
     require_processes("workers", workers, command)
     return plan_of(options, workers, device=device, kept=str(options.reports / "corpus"), **more)
-
-
-def _is_for_cpus(only: str) -> bool:
-    """Whether all properties of these ids run on a CPU alone, as scenarios of engines do."""
-    from statecheck.execution.private.pytest import chosen_by
-    from statecheck.execution.registry import load_properties
-
-    chosen = [one for id_, one in load_properties().items() if only and chosen_by(only, id_, {})]
-    return bool(chosen) and all(one.device == "cpu" for one in chosen)
 
 
 def commit_of(root: Path) -> str:
@@ -301,7 +290,7 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
         raise ValueError(f"shards = {options.shards}, but should be {rule} [nightly]")
     # This machine may be the one of a cluster that has no GPU.
     elsewhere = options.ray and options.device == "cuda"
-    device = "cuda" if elsewhere else choose_device(options.device, options.subject)
+    device = "cuda" if elsewhere else choose_device(options.device, options.subject, options.only)
     gpus = () if options.ray else _gpus(options.gpus, device)
     workers = options.workers
     if workers is None:

@@ -48,7 +48,7 @@ def _run_apart(seconds: float, *arguments: object) -> Completed:
     """This module as a command, in which kernels are executed on the CPU."""
     command = [sys.executable, "-m", "statecheck.diagnose.attribution", *map(str, arguments)]
     kept = {name: value for name, value in os.environ.items() if name != triton_mode.INTERPRET}
-    variables = kept | rooms.variables()
+    variables = kept | {"CUDA_VISIBLE_DEVICES": ""} | rooms.variables()
     return run_command(command, variables=variables, seconds=seconds)
 
 

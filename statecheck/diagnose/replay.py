@@ -216,7 +216,7 @@ def replay_file(
             match most of what can fail.
     """
     case = Case.named(path, "replay")
-    device = choose_device(device, subject)
+    device = choose_device(device, subject, case.property_id)
     start_server(kernels := kernels_of(subject, device))
     if kernels:
         triton_mode.prepare(device)

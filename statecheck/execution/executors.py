@@ -50,13 +50,14 @@ def ordinary_port(
     return InProcess(subject, device, sanitized=sanitized and device == "cpu", on_call=on_call)
 
 
-def choose_device(requested: str, subject: str = "") -> str:
+def choose_device(requested: str, subject: str = "", only: str = "") -> str:
     """The device that a request stands for: `auto` is `cuda` where there is a GPU and `cpu` elsewhere.
 
     In a process that executes kernels from their IR already, `auto` is `cpu`: both ways cannot meet in it.
 
     Args:
         subject: its name; a library of sequences runs where it wants, and "cpu" stands for that.
+        only: an expression of ids; `auto` is `cpu` where all properties that the expression chooses run on a CPU alone, as scenarios of engines do.
 
     Raises:
         ValueError: an unknown device, "cuda" where there is none, or functions without torch and Triton.
@@ -80,5 +81,14 @@ def choose_device(requested: str, subject: str = "") -> str:
             "device = 'cuda', but should be cpu or auto where torch finds no GPU [choose_device]"
         )
     if requested == "auto":
-        return "cuda" if torch.cuda.is_available() and not triton_mode.executes() else "cpu"
+        has_gpu = torch.cuda.is_available() and not triton_mode.executes()
+        return "cuda" if has_gpu and not _is_for_cpus(only) else "cpu"
     return requested
+
+
+def _is_for_cpus(only: str) -> bool:
+    from statecheck.execution.private.pytest import chosen_by
+    from statecheck.execution.registry import load_properties
+
+    chosen = [one for id_, one in load_properties().items() if only and chosen_by(only, id_, {})]
+    return bool(chosen) and all(one.device == "cpu" for one in chosen)

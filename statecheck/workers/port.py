@@ -31,7 +31,7 @@ _SHARE_OF_WAITING = 0.05
 
 
 def waited_for_a_core(pid: int) -> float:
-    """Seconds that the main thread of a process was ready to run, and had no core; 0 where the system does not say."""
+    """Seconds that the main thread of a process was ready to run, and had no core; 0 where the system does not say. Other threads and children do not count."""
     with suppress(OSError, IndexError, ValueError):
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     return 0.0

@@ -5,8 +5,8 @@ import os
 
 from statecheck.subject.subject import NotOffered, first_offered, version_of
 
-# An empty list of devices crashes the release's own look at them.
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
+# An empty list of devices crashes an older release's own look at them; -1 stands for none, too.
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0") or "-1"
 os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
 # Keys of accepted drafts are moved without a kernel.
 os.environ.setdefault("SGLANG_NATIVE_MOVE_KV_CACHE", "1")

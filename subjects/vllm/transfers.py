@@ -209,7 +209,7 @@ def nixl_names(agent: Callable[..., NixlAgent], ranks: int, rank: int, split: in
         "NixlWrapper": agent,
         "nixl_agent_config": None,
         "check_nixl_version": lambda *_: None,
-        # Scenarios leave another one in the module.
+        # `install_nixl` puts another function into this module, for the rest of the process.
         "derive_mamba_conv_split": find(f"{CONNECTORS}.v1.ssm_conv_transfer_utils:derive_mamba_conv_split"),
         "get_tensor_model_parallel_rank": lambda: rank,
         "get_tensor_model_parallel_world_size": lambda: ranks,

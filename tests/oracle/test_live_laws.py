@@ -369,7 +369,7 @@ def having(where: str, *counts: int, **others: Any) -> ObservedStep:
     """A step behind which blocks of r0 stand in the cache, or in the store of a connector."""
     if where == "cache":
         return ObservedStep(published=published_of("r0", *counts), **others)
-    stored = Transfers({}, {}, frozenset(), frozenset(), published_of("r0", *counts), {}, may_be_loaded=True)
+    stored = Transfers({}, {}, frozenset(), frozenset(), (), {}, offered=published_of("r0", *counts))
     return ObservedStep(transfers=stored, **others)
 
 

@@ -54,7 +54,7 @@ class LiveAdd:
     """A request with `own` tokens behind the first `shared` of what request number `like` has by then.
 
     The token number `stop_after` that it says is its stop token; none is with 0. Of a `remote` prompt another request computes all but the last
-    token, as on a server for prefills.
+    token, as on a server for prefills; `stop_after` has no effect there.
     """
 
     own: int = 1

@@ -565,7 +565,7 @@ class ReleasedConnection:
         """By request that is over, what another request loads its prompt with."""
         self.arrived: list[Stored] = []
         self.saving: frozenset[Place] = frozenset()
-        """Nothing: what is saved is judged where it stands in host memory, and blocks of saves when they are read."""
+        """Always empty: what is saved is judged where it stands in host memory, and blocks of saves when they are read."""
         self.scheduler: Any = None
         self.pool: CountedPool | None = None
         self.worker: Any = None
@@ -656,6 +656,15 @@ class ReleasedConnection:
         if self.settings.connector != "nixl":
             return
         reads = worker.connector_worker
+        log = reads._log_failure
+
+        def noted(*given: Any, **named: Any) -> Any:
+            # The release logs what setting up a read raises, and computes the prompt anew.
+            if named.get("error") is not None:
+                self.copies.errors.append(named["error"])
+            return log(*given, **named)
+
+        reads._log_failure = noted
         decoder = find("msgspec.msgpack:Decoder")(find(f"{_NIXL}.metadata:NixlAgentMetadata"))
 
         def handshake(*_: Any) -> tuple[dict[tuple[int, int], str], float]:
@@ -686,7 +695,7 @@ class ReleasedConnection:
         return self.copies.under_way
 
     def _read_by(self, name: str, count: int, owners: Sequence[Owner]) -> Iterator[Stored]:
-        """Contents of the blocks that a request reads which begins behind so many tokens."""
+        """Contents of the blocks that a request reads if it begins behind so many tokens."""
         for owner, group, column, block in owners:
             size = self.sizes[group]
             last = (count - 1) // size
@@ -717,17 +726,18 @@ class ReleasedConnection:
         if self.settings.connector != "offloading":
             # That one frees such blocks, and has saves flushed before a block is written that was given away.
             self.copies.note_free({block.block_id for block in self.pool.pool.blocks if not block.ref_cnt})
+        stored = list(self._stored())
         return Transfers(
             loading,
             after,
             frozenset(),
             frozenset(),
-            list(self._stored()),
+            stored,
             kept,
             tuple(self.arrived),
             freed,
-            frozenset(self.external),
-            may_be_loaded=True,
+            frozenset(self.external.keys() & self.scheduler.requests.keys()),
+            stored,
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:

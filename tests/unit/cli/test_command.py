@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+import torch
 
 from lab.bench.__main__ import bench
 from lab.compatibility.__main__ import compatibility
@@ -18,8 +19,8 @@ from lab.prove.__main__ import prove
 from statecheck.campaign.plan import Plan
 from statecheck.cli import campaign, conform
 from statecheck.cli.main import SECTIONS, main, statecheck
-from statecheck.execution import executors
 from statecheck.execution.verdict import MISCONFIGURED
+from statecheck.kernels import triton_mode
 from tests.helpers.modules import ROOT
 
 COMMANDS = [*statecheck.commands.values(), bench, compatibility, mutants, prove]
@@ -106,6 +107,7 @@ def test_a_case_that_cannot_be_read_is_refused(
     [
         ("conform --profile engines", "cpu"),
         ("fuzz --only real-engine", "cpu"),
+        ("nightly --only real-engine", "cpu"),
         ("fuzz --only real-engine --device cuda", "cuda"),
         ("fuzz --only no-such-property", "cuda"),
         ("conform --profile functions", "cuda"),
@@ -115,7 +117,8 @@ def test_beside_a_gpu_properties_for_a_cpu_alone_run_on_the_cpu(
     words: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[Plan] = []
-    monkeypatch.setattr(executors, "choose_device", lambda device, _: device.replace("auto", "cuda"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(triton_mode, "executes", lambda: False)
 
     def run(plan: Plan, *_: object, **__: object) -> int:
         plans.append(plan)

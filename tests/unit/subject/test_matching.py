@@ -17,9 +17,9 @@ from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case
-from statecheck.execution.example import Example, ExecutionContext, Falsified
+from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
 from statecheck.execution.in_process import InProcess
-from statecheck.subject import KnownDefectMatcher
+from statecheck.subject import KnownDefectMatcher, Subject
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import DOCUMENTS
 from subjects import KnownDeviation, Symptom
@@ -140,13 +140,25 @@ def test_a_declared_defect_of_another_property_or_of_other_inputs_is_not_named(
     assert bool(index.nearest(CASE)) is (name == "toys/divide" and holds)
 
 
+def decode(known: KnownDeviation, function: Any) -> tuple[Subject, Callable[[], Any]]:
+    """A subject with this declared defect and this decode of linear attention, and what holds the decode against the rules."""
+    subject = toy(known, Recurrences=SimpleNamespace(linear_recurrent=function))
+    example = Example(ExecutionContext(subject, InProcess(subject, "cpu"), FailureLog()), a_property())
+    batch = Batch("linear_recurrent", Sizes(1, 1, 2, 2), (Row(0, 0, 1, (0,)),), 1)
+    return subject, lambda: example.agrees(*batch.steps())
+
+
 def test_a_declared_defect_of_a_result_does_not_hide_a_wrong_state() -> None:
     shown = Symptom("value", "Recurrences.linear_recurrent", "result")
     known = KnownDeviation("toys/divide", "bug", shown, id="x")
-    wrong = SimpleNamespace(linear_recurrent=lambda q, k, v, *_: torch.full_like(v, 9.0))
-    subject = toy(known, Recurrences=wrong)
-    example = Example(ExecutionContext(subject, InProcess(subject, "cpu"), FailureLog()), a_property())
-    batch = Batch("linear_recurrent", Sizes(1, 1, 2, 2), (Row(0, 0, 1, (0,)),), 1)
+    subject, run = decode(known, lambda q, k, v, *_: torch.full_like(v, 9.0))
     with pytest.raises(Falsified, match=r"states0\[") as caught:
-        example.agrees(*batch.steps())
+        run()
     assert "states0[" in replay_case(caught.value.case, subject, "cpu").message
+
+
+def test_what_a_call_that_raises_leaves_is_no_failure_beside_the_exception() -> None:
+    shown = Symptom("refusal", "Recurrences.linear_recurrent", "the call", exception="TypeError")
+    _, run = decode(KnownDeviation("toys/divide", "bug", shown, id="x"), lambda: None)
+    with pytest.raises(KnownFailure):
+        run()
