@@ -126,7 +126,8 @@ class EngineRun:
         self.alive = [name for name in self.alive if name not in value["finished"]]
         for name in value["finished"]:
             if name in self.remote:
-                self.comes_in(*self.remote.pop(name), loads=name)
+                # Arguments of a call are in the order of its parameters, without a gap.
+                self.comes_in(*self.remote.pop(name), sends=False, loads=name)
         self.stepped(value)
         return bool(value["idle"])
 

@@ -105,7 +105,7 @@ CONFIGURATIONS = (
         "where decodes run in one batch with a chunk of another request's prompt"),
     _radix("radix-engine/capped", replace(_OVERLAP, states_per_path=2), (CAPPED,),
         "where the tree drops states of a path that has more than two"),
-    _radix("radix-engine/side-states", _SIDE_STATES, (HIT,),
+    _radix("radix-engine/side-states-tree", _SIDE_STATES, (HIT,),
         "where a slot has more states than those of its layers, as those of Qwen4-Exp have"),
     _radix("radix-engine/side-states-host", replace(_SIDE_STATES, host_policy="write_through", max_total_tokens=36), (HOST,),
         "where these are copied to host memory, too"),

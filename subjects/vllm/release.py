@@ -78,7 +78,7 @@ import vllm.platforms as _platforms  # noqa: E402 - as the next one
 
 if not torch.cuda.is_available():
     # A release asks the driver for GPUs, which knows of those that are hidden, too.
-    _platforms.builtin_platform_plugins.update(cuda=lambda: None, rocm=lambda: None, xpu=lambda: None)
+    _platforms.builtin_platform_plugins = {}
 
 import vllm.utils.torch_utils as _torch_utils  # noqa: E402 - Triton is asked about when vllm is imported
 
