@@ -35,7 +35,7 @@ STEPS = {
     "trial": "Property.example",
     "run": "Run.execute_together",
     "expectation": "Follower.resolved_call",
-    "difference": "outcome_difference",
+    "difference": "outcome_differences",
     "failure": "failure_of",
     "case": "Exploration.falsified",
     "diagnosis": "diagnose",

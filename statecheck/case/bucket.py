@@ -192,9 +192,8 @@ def first_wrong_call(case: Case) -> int | None:
 
 
 def _place(case: Case, number: int) -> str:
-    failure, pair = case.failure, (case.expected[number], case.actual[number])
-    part = failure.part if failure is not None and failure.call == number else ""
-    difference = outcome_difference(*pair, places=case.device != "cpu", part=part)
+    pair = case.expected[number], case.actual[number]
+    difference = outcome_difference(*pair, places=case.device != "cpu", part=case.failing_part(number))
     assert difference is not None
     if case.actual[number].changed:
         return ", ".join(dict.fromkeys(map(without_indices, case.actual[number].changed)))

@@ -180,6 +180,10 @@ class Case:
     def calls(self) -> tuple[Call, ...]:
         return tuple(step for step in self.steps if isinstance(step, Call))
 
+    def failing_part(self, call: int) -> str:
+        """The part of this call's outcome that is wrong, see `Failure.part`; "" where the failure is of another call."""
+        return self.failure.part if self.failure is not None and self.failure.call == call else ""
+
     @property
     def model(self) -> str:
         """The model of a library of sequences that it is about, "" for none; earlier examples come first, and may have others."""

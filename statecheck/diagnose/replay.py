@@ -95,8 +95,8 @@ class Rerun:
         """The case as it fails at the call that was taken last, None where that came out as expected."""
         run = self.run
         expected, actual, call = run.expected[-1], run.actual[-1], run.calls[-1]
-        number, failure = len(run.actual) - 1, self.case.failure
-        part = failure.part if failure is not None and failure.call == number else ""
+        number = len(run.actual) - 1
+        part = self.case.failing_part(number)
         found = outcome_difference(expected, actual, places=run.port.device != "cpu", part=part)
         if found is None:
             return None

@@ -202,8 +202,7 @@ def outcome_sections(case: Case) -> Iterator[Section]:
 
 def _outcome(case: Case, number: int) -> str:
     call, expected, actual = case.calls[number], case.expected[number], case.actual[number]
-    part = case.failure.part if case.failure is not None and case.failure.call == number else ""
-    found = outcome_difference(expected, actual, places=case.device != "cpu", part=part)
+    found = outcome_difference(expected, actual, places=case.device != "cpu", part=case.failing_part(number))
     own = case.own_calls[number] if number < len(case.own_calls) else ""
     titles = own.splitlines() or [call_text(call) if len(case.calls) > 1 else call.function]
     *before, last = (code(shortened(title, ROOM)) for title in titles)
