@@ -727,6 +727,8 @@ class ReleasedConnection:
             # That one frees such blocks, and has saves flushed before a block is written that was given away.
             self.copies.note_free({block.block_id for block in self.pool.pool.blocks if not block.ref_cnt})
         stored = list(self._stored())
+        # SimpleCPUOffloadConnector loads nothing behind a hit inside of a block; a lazy one has blocks that are not full, and does not load them.
+        lazy = self.settings.connector == "simple-lazy"
         return Transfers(
             loading,
             after,
@@ -737,7 +739,8 @@ class ReleasedConnection:
             tuple(self.arrived),
             freed,
             frozenset(self.external.keys() & self.scheduler.requests.keys()),
-            stored,
+            [block for block in stored if not lazy or block[3] % self.sizes[block[0]] == 0],
+            math.lcm(*self.sizes) if lazy or self.settings.connector == "simple" else 1,
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
