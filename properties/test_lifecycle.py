@@ -18,7 +18,7 @@ from properties.strategies.bounds import crowded
 from properties.strategies.builders import CLASSES
 from properties.strategies.lifecycle import FEW_SEQS, parts, worlds
 from properties.test_align_sessions import CALLS_BY_ROW, CALLS_BY_SLOT
-from statecheck.execution.example import Example, KnownFailure, OutsideDomain
+from statecheck.execution.example import Example, ExampleEnded, OutsideDomain
 from statecheck.execution.property import ExampleMachine
 from statecheck.execution.registry import prop
 
@@ -218,7 +218,7 @@ class Scenarios(ExampleMachine):
         except Violation as error:
             try:
                 found(self.trial, self.scenario, error)
-            except KnownFailure:
+            except ExampleEnded:
                 self.known_failure = True
 
     def follow(self, **given: Any) -> None:

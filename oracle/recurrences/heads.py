@@ -81,7 +81,7 @@ def delta_heads(
 
 
 def linear_heads(q: Cube, k: Cube, v: Cube, gates: Sequence[Sequence[float]] | None, scale: float) -> Steps:
-    """Steps of linear attention, whose heads share nothing; `gates` are the logarithms of decays by token and head."""
+    """Steps of linear attention; `gates` are the logarithms of decays, by token and head of values."""
 
     def step(token: int, head: int) -> HeadStep:
         shared = head // (len(v[token]) // len(k[token]))

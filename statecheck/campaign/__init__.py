@@ -20,7 +20,7 @@ smallest. The pool (`pool`) sees from outside that a worker is silent for too lo
 coordinator applies every event to the state (`state`).
 
 The state of a campaign is its record (`record`) and what else decides what comes next: a `PropertyState` has the `PropertyRecord` that is saved
-of it. The record is written to `campaign.json` every ten seconds and with each new failure, and `pages` and `terminal` show it.
+of it. The record is written to `campaign.json` every ten seconds and with each new failure, and `report` and `display` show it.
 
 At the end, failing cases that are on disk and in no report become findings, declared defects are judged (`state`), and the marks that
 were reached are compared with those that should be (`marks`). A campaign of several shards runs on several machines; `merge` adds up their records,

@@ -168,7 +168,7 @@ def path_of(text: str, folder: Path) -> Path:
 def replayed(
     entry: CorpusFile, subject: Subject | str, device: str, port: Executor | None = None
 ) -> tuple[CorpusRecord, Case | None]:
-    """What becomes of an entry on the subject: see `Replay`, or "UNREADABLE"; and the case as it fails now, if it does. Never raises.
+    """What becomes of an entry on the subject: see `ReplayVerdict`, or "UNREADABLE"; and the case as it fails now, if it does. Never raises.
 
     Args:
         device: "cpu" or "cuda", for which the process is prepared.

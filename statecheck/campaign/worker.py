@@ -481,8 +481,12 @@ class Worker:
 
                 path = Path(task.path)
                 entry = read(path) or CorpusFile(path, None, "it is gone")
+                ends_process = entry.case is not None and entry.case.fault is not None
+                if ends_process:
+                    # Calls in another process have limits of their own, behind which this process is not silent for too long.
+                    self.events.send(SearchEnded())
                 with quietly():
-                    port = self.isolated_port() if task.isolated else self.watched
+                    port = self.isolated_port() if task.isolated or ends_process else self.watched
                     result, case = replayed(entry, self.context.subject, self.setting.device, port)
                     if case is not None and case.failure is not None:
                         case = with_functions_called(case, self.context.subject)

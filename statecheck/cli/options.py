@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from statecheck.releases.start import chosen_release, go_on_in_release
 from statecheck.rooms import is_checkout, working_folder
 from statecheck.subject.loading import PROJECTS
+from statecheck.util import limits
 from statecheck.util.command_lines import near
 from statecheck.util.files import MARKER
 
@@ -183,7 +184,7 @@ reports_option = option(
     "--reports", type=location, default="reports", metavar="FOLDER", help="where reports go"
 )
 time_limit_option = option(
-    "--time-limit", type=Duration(), default="30s", help="for each call of the subject"
+    "--time-limit", type=Duration(), default=f"{limits.CALL:.0f}s", help="for each call of the subject"
 )
 budget_option = option("--budget", type=Duration(), default="60s", help="how long: 90, 60s, 5m, 8h")
 

@@ -8,7 +8,7 @@ A property's body gets an `Example`:
         trial.holds(result >= x // y, f"cdiv = {result}", "should be rounded up")
 
 An example ends in one of these ways: the body comes to its end and `end` compares what is left; `Falsified`, with the case;
-`KnownFailure`, where the subject declares the defect; `OutsideDomain`, where the subject's contract leaves the input out.
+`ExampleEnded`, where the subject declares the defect; `OutsideDomain`, where the subject's contract leaves the input out.
 Each end is an event that the `Observer` of the `ExecutionContext` receives.
 """
 
@@ -103,11 +103,11 @@ _CANNOT_READ = (ArithmeticError, AssertionError, AttributeError, LookupError, Ty
 """What Python raises where a result is not what the code that takes it apart was written for."""
 
 
-class KnownFailure(Exception):
-    """The subject broke a property as it declares; the example has shown what it can and ends here."""
+class ExampleEnded(Exception):
+    """The example has shown what it can, and ends here: its failure is declared, or was met before."""
 
 
-class OutsideDomain(KnownFailure):
+class OutsideDomain(ExampleEnded):
     """The example came to an input that the subject's contract leaves out, or asked for what the subject does not offer."""
 
 
@@ -433,7 +433,7 @@ class Example:
 
         Raises:
             Falsified: the code raised, and an outcome is not what the rules expect.
-            KnownFailure: the subject declares that.
+            ExampleEnded: the subject declares that.
             Exception: what the code raised, where each outcome is as expected: the property is wrong, or the harness.
         """
         try:
@@ -465,7 +465,7 @@ class Example:
 
         Raises:
             Falsified: the condition is false and the subject does not declare that it may be.
-            KnownFailure: it does declare it.
+            ExampleEnded: it does declare it.
         """
         # A condition counts where a function of the subject has returned something that it can be about.
         run = self._run
@@ -508,7 +508,7 @@ class Example:
         """The property's body has come to its end, and its own conditions hold: compare what is left.
 
         Raises:
-            Falsified, KnownFailure: as `compare_rest`.
+            Falsified, ExampleEnded: as `compare_rest`.
         """
         self.compare_rest()
         if self.is_compared:
@@ -522,20 +522,22 @@ class Example:
         elif self._run.actual and not any(one.by_subject for one in self._run.actual):
             no_evidence[f"no function of {self.context.subject.name} was called"] += 1
 
-    def compare_rest(self) -> None:
+    def compare_rest(self, *, counts: bool = False) -> None:
         """Hold against the rules each outcome that was not yet, but for what the subject does not offer: a property's own condition may be blind to a wrong one.
 
         Of steps that were kept, see `keep`, the rules were not asked, and are not here.
 
+        Args:
+            counts: the property's sentence is that outcomes are as the rules expect, and not a condition of its own.
+
         Raises:
             Falsified: an outcome is not what the rules expect, and the subject does not declare it.
-            KnownFailure: it does declare it.
+            ExampleEnded: it does declare it.
         """
         # Behind a failure, other outcomes are mostly its consequences.
         for number in range(0 if self._has_failed else len(self._run.actual)):
             if number not in self._compared_calls and not_offered(self._run.actual[number]) is None:
-                # No evidence for the property's sentence, which is about something else: its own conditions count.
-                self._compare(number, counts=False)
+                self._compare(number, counts=counts)
 
     def finds(
         self,
@@ -547,7 +549,7 @@ class Example:
 
         Raises:
             Falsified: always, but
-            KnownFailure: the subject declares it.
+            ExampleEnded: the subject declares it.
         """
         # What fails has compared something, wherever it fails.
         self._count_compared()
@@ -564,9 +566,9 @@ class Example:
         known = observer.known_defect(self.context.subject, case)
         if known is not None:
             self.context.known_failures[known] += 1
-            raise KnownFailure
+            raise ExampleEnded
         if observer.was_met_before(case):
-            raise KnownFailure
+            raise ExampleEnded
         self.context.earlier.note_failure()
         observer.falsified(case)
         raise Falsified(case)

@@ -25,7 +25,7 @@ from statecheck.execution.example import (
     Example,
     ExecutionContext,
     Falsified,
-    KnownFailure,
+    ExampleEnded,
 )
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,
@@ -119,7 +119,7 @@ class Property:
 
     def example(self, context: ExecutionContext, **drawn: Any) -> None:
         """Run the body on one example; a failure that the subject declares is none."""
-        with contextlib.suppress(KnownFailure), discards_counted(context):
+        with contextlib.suppress(ExampleEnded), discards_counted(context):
             trial = context.begin(self)
             with trial.reading():
                 # Inputs from which releases are taken through other steps have a method that gives the same for a release.
@@ -315,7 +315,7 @@ class ExampleMachine(RuleBasedStateMachine):
             return
         try:
             self.trial.agrees(*steps)
-        except KnownFailure:
+        except ExampleEnded:
             self.known_failure = True
 
 
@@ -331,7 +331,7 @@ class MachineProperty(Property):
 
     def example(self, context: ExecutionContext, **drawn: Any) -> None:
         """Run the scenario of these arguments; a failure that the subject declares is none."""
-        with contextlib.suppress(KnownFailure), discards_counted(context):
+        with contextlib.suppress(ExampleEnded), discards_counted(context):
             machine = self.machine(context.begin(self))
             try:
                 machine.follow(**drawn)

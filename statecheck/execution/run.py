@@ -289,7 +289,7 @@ class Run:
         """Execute a step; None where it is no call.
 
         Args:
-            asked: what `asked` has answered for it, to ask once only.
+            asked: what `resolved_call` has answered for it, to ask once only.
         """
         if asked is None:
             asked = self.resolved_call(step)

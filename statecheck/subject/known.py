@@ -68,7 +68,7 @@ Names = str | tuple[str, ...]
 """A name or several."""
 
 
-def _in_every_release(_: Case, __: Profile) -> bool:
+def _always(_: Case, __: Profile) -> bool:
     return True
 
 
@@ -81,8 +81,8 @@ class Condition:
         outcome: whether what came out is what the defect makes of such inputs.
     """
 
-    inputs: Callable[[Case, Profile], bool] = _in_every_release
-    outcome: Callable[[Case, Profile], bool] = _in_every_release
+    inputs: Callable[[Case, Profile], bool] = _always
+    outcome: Callable[[Case, Profile], bool] = _always
 
     def __call__(self, case: Case, profile: Profile) -> bool:
         return bool(self.inputs(case, profile)) and bool(self.outcome(case, profile))

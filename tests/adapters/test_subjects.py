@@ -13,7 +13,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Let, Name, Overwrite, call, int32
-from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
+from statecheck.execution.example import Example, ExecutionContext, Falsified, ExampleEnded
 from statecheck.execution.in_process import InProcess
 from subjects import Condition, KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy
@@ -162,7 +162,7 @@ def test_a_declared_failure_ends_the_example_and_is_noted(body: Callable[[Exampl
     assert context.known_failures == {known: 1}
 
 
-@pytest.mark.parametrize(("x", "expected"), [(6, KnownFailure), (8, Falsified)])
+@pytest.mark.parametrize(("x", "expected"), [(6, ExampleEnded), (8, Falsified)])
 def test_a_declaration_with_a_condition_covers_the_cases_that_meet_it(
     x: int, expected: type[Exception]
 ) -> None:

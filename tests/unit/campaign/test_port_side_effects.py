@@ -188,6 +188,9 @@ def test_a_crash_or_hang_is_found_shrunk_and_confirmed(tmp_path: Path, fault: st
     assert case.failure is not None
     assert (case.failure.kind, case.calls[-1].named["cu_seqlens"]) == (kind, int32([0, 3]))
     assert "Repeated in 3 of 3 fresh workers." in bucket.note
+    # A process of its own replays the saved case: no worker of the campaign is lost.
+    again = fuzz_faulty(tmp_path / "project", *options, when="cu_seqlens[-1] > 2", fault=fault)
+    assert "warning" not in again.stdout + again.stderr
 
 
 @pytest.mark.parametrize(

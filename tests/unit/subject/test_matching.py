@@ -17,7 +17,7 @@ from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case
-from statecheck.execution.example import Example, ExecutionContext, Falsified, KnownFailure
+from statecheck.execution.example import Example, ExecutionContext, Falsified, ExampleEnded
 from statecheck.execution.in_process import InProcess
 from statecheck.subject import KnownDefectMatcher, Subject
 from statecheck.subject.known import Condition
@@ -160,5 +160,5 @@ def test_a_declared_defect_of_a_result_does_not_hide_a_wrong_state() -> None:
 def test_what_a_call_that_raises_leaves_is_no_failure_beside_the_exception() -> None:
     shown = Symptom("refusal", "Recurrences.linear_recurrent", "the call", exception="TypeError")
     _, run = decode(KnownDeviation("toys/divide", "bug", shown, id="x"), lambda: None)
-    with pytest.raises(KnownFailure):
+    with pytest.raises(ExampleEnded):
         run()
