@@ -6,6 +6,16 @@ the type in which the kernel accumulates, times `CONSTANT`, bounds what any orde
 Numerical Algorithms, chapter 3). And on the error of the state before, with values of zero, it says what that error has become: all recurrences here are
 linear in their state. So an error is made anew by each token, and decays as the state does.
 
+`HeadStep.advance` adds four terms for each entry of a state. With s the size behind the token, k the part of s that is left of the size b before it, d the
+decay where no rounded product multiplies the state, n the token's operations, p its rounded products, u the roundoff of sums and t that of products:
+
+1. the error of the state before, as the recurrence carries it on;
+2. `Roundoff.of(n)` * (s - k + smallest): what the token adds is rounded in sums, and in products where these round their factors;
+3. `CONSTANT` * p * t * (k - d * b): what is left goes through rounded products, but for the part that only decays;
+4. `CONSTANT` * n * u * k: what is left is rounded by the sums that it goes through.
+
+An output has `Roundoff.of(n)` * (its size + smallest) beside the error of the state that it reads.
+
 Where a step cannot make a row of the state longer, as the delta rule with a key of length 1, absolute values still grow from token to token. There Euclidean
 lengths bound sizes and errors as well (`Lengths`), and the smaller of the two bounds holds.
 
