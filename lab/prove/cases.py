@@ -17,7 +17,7 @@ from lab.prove.scenes import COLUMNS, SymbolicScene
 from properties.strategies.align.setup import Setup
 from statecheck.case import Case
 from statecheck.case.values import Let, Step, Tensor
-from statecheck.execution.example import ExecutionContext, Falsified, KnownFailure, Observer
+from statecheck.execution.example import ExampleEnded, ExecutionContext, Falsified, Observer
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.registry import load_properties
 from statecheck.subject import KnownDeviation, Subject
@@ -153,7 +153,7 @@ class CaseSearch:
             trial.agrees(*_with_numbers(self._steps(numbers.block_size), numbers))
         except Falsified as falsified:
             case = falsified.case
-        except KnownFailure:
+        except ExampleEnded:
             # They are outside of the subject's contract.
             return False
         else:

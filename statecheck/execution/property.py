@@ -23,9 +23,9 @@ from statecheck.execution.example import (
     ORDER_FREE,
     REFUSAL,
     Example,
+    ExampleEnded,
     ExecutionContext,
     Falsified,
-    ExampleEnded,
 )
 from statecheck.execution.private.hypothesis import (
     ENDS_EXAMPLES,

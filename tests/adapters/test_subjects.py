@@ -13,7 +13,7 @@ import pytest
 from statecheck.case import Case
 from statecheck.case.findings import Access, RaceBetweenPrograms
 from statecheck.case.values import Let, Name, Overwrite, call, int32
-from statecheck.execution.example import Example, ExecutionContext, Falsified, ExampleEnded
+from statecheck.execution.example import Example, ExampleEnded, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from subjects import Condition, KnownDeviation, Symptom, load
 from tests.helpers.cases import a_property, toy

@@ -17,7 +17,7 @@ from statecheck.campaign.state import KnownDefects
 from statecheck.case import Case, Failure
 from statecheck.case.values import Returned, call
 from statecheck.diagnose.replay import FAILED, replay_case
-from statecheck.execution.example import Example, ExecutionContext, Falsified, ExampleEnded
+from statecheck.execution.example import Example, ExampleEnded, ExecutionContext, Falsified
 from statecheck.execution.in_process import InProcess
 from statecheck.subject import KnownDefectMatcher, Subject
 from statecheck.subject.known import Condition
