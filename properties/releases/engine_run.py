@@ -41,6 +41,8 @@ class EngineRun:
     alive: list[str] = field(default_factory=list)
     stops: dict[str, int] = field(default_factory=dict)
     quiet: list[bool] = field(default_factory=list)
+    aborted: set[str] = field(default_factory=set)
+    """Requests whose clients have gone away. The engine may still compute their prompts."""
     fresh: int = 0
     remote: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
     """By request that computes a prompt for another one: the prompt, and the tokens that the other one may say."""
@@ -71,6 +73,7 @@ class EngineRun:
         elif isinstance(event, LiveSleep):
             self.marks.sleeps(event.level)
             if event.aborts:
+                self.aborted.update(self.alive)
                 self.alive.clear()
             self.call("sleep", level=event.level, mode="abort" if event.aborts else "keep")
         else:
@@ -110,6 +113,7 @@ class EngineRun:
     def abort(self, name: str) -> None:
         """A client goes away."""
         self.marks.aborts(name)
+        self.aborted.add(name)
         self.call("abort", id=name)
 
     def step(self, event: LiveTurns) -> bool:
@@ -146,8 +150,8 @@ class EngineRun:
     def all_end(self) -> bool:
         """Whether all requests are gone after some steps; not, if nothing was scheduled for longer than any of them may wait."""
         late, before = self.story.world.late_steps, len(self.quiet)
-        most = 4 + 2 * self.story.world.max_model_len * len(self.alive)
-        for _ in range(most + late * (1 + len(self.alive))):
+        left = len(self.alive) + len(self.aborted)
+        for _ in range(4 + 2 * self.story.world.max_model_len * left + late * (1 + left)):
             if self.step(LiveTurns()):
                 return True
             if all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:

@@ -47,7 +47,6 @@ class RadixRun(EngineRun):
         self.sessions: list[_Session] = []
         self.opened = 0
         self.ended: dict[str, bool] = {}
-        self.aborted: set[str] = set()
         self.paused = False
         self.prompts: dict[str, int] = {}
         self.parents: dict[str, str] = {}
@@ -70,10 +69,6 @@ class RadixRun(EngineRun):
         else:
             self.paused = self.paused or isinstance(event, LivePause)
             super().happens(event)
-
-    def abort(self, name: str) -> None:
-        super().abort(name)
-        self.aborted.add(name)
 
     def open(self, streaming: bool) -> None:
         if len(self.sessions) == MOST_SESSIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from properties.releases.radix_run import RadixRun
-from properties.strategies.releases.live import LiveAdd, LiveTurns
+from properties.strategies.releases.live import LiveAbort, LiveAdd, LiveTurns
 from properties.strategies.releases.radix import OpenSession, RadixStory, RadixWorld, SessionTurn
 from statecheck.case.failure import Failure
 from statecheck.case.values import Call, Returned, Value, record
@@ -16,6 +16,34 @@ IDLE_SESSION = (OpenSession(streaming=True), SessionTurn(), LiveTurns(), LiveAdd
 
 class NotFinished(Exception):
     """A request is not finished."""
+
+
+class LongPrompt:
+    """A trial of an engine that computes the prompt of an aborted request in twenty steps."""
+
+    inside = ""
+    steps = 0
+
+    def agrees(self, made: Call) -> Returned:
+        if made.function.rpartition(".")[2] != "step":
+            return Returned(None)
+        self.steps += 1
+        row = {"computed": self.steps, "tokens": 1, "drafts": 0, "begins": False}
+        rows: dict[str, Value] = {"scheduled": {"r0": row}, "owners_after": (), "published": ()}
+        idle = self.steps > 20
+        return Returned(record("RadixStep", **rows, aborted=(), outputs={}, finished=(), idle=idle))
+
+    def reached(self, *situations: str) -> None:
+        """No test asks."""
+
+    def finds(self, failure: Failure) -> None:
+        raise NotFinished(failure.observed)
+
+
+def test_a_prompt_that_is_computed_for_an_aborted_request_is_no_finding() -> None:
+    trial = LongPrompt()
+    RadixRun(trial, RadixStory(RadixWorld(), (LiveAdd(20, 1), LiveAbort()))).run()  # type: ignore[arg-type]
+    assert trial.steps > 20
 
 
 class OneRow:
