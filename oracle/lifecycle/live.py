@@ -103,7 +103,7 @@ class LiveLaws:
         paged = (0, *self.sliding)
         owners = broken_by_pools(seen) if seen.pools else broken_by_owners(seen, self.num_blocks, paged)
         said = [*self._outputs(seen), *self._ends(seen)]
-        return [*hits, *self._transfers(seen), *owners, *said, *self._left(seen)]
+        return [*hits, *self._sent(seen), *self._transfers(seen), *owners, *said, *self._left(seen)]
 
     def _hits(self, seen: ObservedStep) -> Iterator[Broken]:
         """A request that begins hits what could be hit before the step, and is still there behind it, or loads what a connector had for all of its blocks.
@@ -141,6 +141,15 @@ class LiveLaws:
                         {"request": name, "tokens": count},
                     )
                     break
+
+    def _sent(self, seen: ObservedStep) -> Iterator[Broken]:
+        """A request begins behind all that another one has computed of its prompt, to be loaded by it alone: all tokens but the last one."""
+        for name in seen.transfers.sent if seen.transfers is not None else ():
+            count, computed = self.requests[name].prompt - 1, seen.scheduled[name].computed
+            if computed < count:
+                begins = f"{name} begins behind {tokens_in_words(computed)}"
+                should = f"should begin behind {count}, which another request has computed for it"
+                yield "hit", begins, should, {"request": name, "tokens": count}
 
     def _keys(self, blocks: Iterable[Stored]) -> frozenset[tuple[int, int, int]]:
         """(group, block, key) of these blocks."""

@@ -362,6 +362,16 @@ def _given_away_before_its_save(s: RecordedScenario) -> bool:
     return bool(own & given or lost & others)
 
 
+def _has_all_but_the_state(s: RecordedScenario) -> bool:
+    """Whether all blocks of attention could be hit that the request had to load, before it began."""
+    count, tokens = s.wrong["tokens"], s.tokens
+    before = s.returned[-2]["published"] if len(s.returned) > 1 else ()
+    return count == s.prompt(s.request) - 1 and any(
+        group == 0 and there == count and tokens[name][:count] == tokens[s.request][:count]
+        for group, _, name, there in before
+    )
+
+
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
@@ -412,6 +422,9 @@ ENGINES: Mapping[str, Condition] = {
     "no_blocks_for_a_load": of_scenario(_loads_at_once, _has_no_blocks),
     "loaded_in_its_step": of_scenario(_loads_at_once, _loaded_in_its_step),
     "saves_for_ever": of_scenario(lambda s: s.settings["connector"] == "simple-lazy", _saves_for_ever),
+    "has_all_but_the_state": of_scenario(
+        lambda s: s.settings["connector"] == "nixl" and s.law == "hit", _has_all_but_the_state
+    ),
     "reset_again_before_a_step": of_scenario(
         lambda s: s.settings["connector"] == "offloading", _reset_again_before_a_step
     ),

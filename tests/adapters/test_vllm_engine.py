@@ -110,10 +110,10 @@ def saved_behind(
 ) -> Case:
     """Steps with these blocks of requests, and with blocks that may be hit, and a block that is saved with a wrong state as tokens of r1."""
     rows: tuple[Row, ...] = (PROMPT,) * len(tables)
-    case = ends_with(ANOTHERS, law="saved", rows=rows, **({"connector": "offloading"} | settings))
+    case = ends_with(ANOTHERS, rows=rows, **({"law": "saved", "connector": "offloading"} | settings))
     ended = [outcome.value for outcome in case.actual[-len(tables) :] if isinstance(outcome, Returned)]
     steps = [
-        Returned(record("LiveStep", **dict(value.fields), tables=rows, published=published))
+        Returned(record("LiveStep", **dict(value.fields), tables=rows, published=published, outputs={}))
         for value, rows, published in zip(ended, tables, hits or [()] * len(tables), strict=True)
         if isinstance(value, Record)
     ]
@@ -121,6 +121,7 @@ def saved_behind(
 
 
 RUNS = (("r1", 0, 0, 1),)
+SENT: dict[str, Any] = {"law": "hit", "connector": "nixl", "prompt": 5}
 
 
 def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
@@ -476,6 +477,11 @@ def goes_on_behind_a_pause(
         ("given_away_before_its_save", saved_behind(RUNS, (("r0", 1, 0, 2),), hits=(((1, 2, "r1", 4),), ())), True),
         ("given_away_before_its_save", saved_behind(RUNS, RUNS, hits=(((1, 2, "r1", 4),), ())), False),
         ("given_away_before_its_save", saved_behind(RUNS, (("r0", 1, 0, 2),), hits=(((1, 2, "r1", 4),),) * 2), False),
+        ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 4),), ()), **SENT), True),
+        ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((1, 2, "r1", 4),), ((0, 2, "r1", 4),)), **SENT), False),
+        ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 2),), ()), **SENT), False),
+        ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 4),), ()), **(SENT | {"prompt": 6})), False),
+        ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 4),), ()), **(SENT | {"connector": "simple"})), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=9, rows=(FILLED,), **STORED), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=4, rows=(FILLED,), **STORED), False),
@@ -623,14 +629,42 @@ except TypeError as error:
     print(error)
 """
 
+_READS = """
+import os
+os.environ["VLLM_SSM_CONV_STATE_LAYOUT"] = "DS"
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+settings = {"kinds": ("mamba2",), "num_blocks": 40, "connector": "nixl"}
+engine = subject.resolve("LiveEngine")(subject.construct("LiveSettings", settings))
+def raises(*_, **__):
+    raise ValueError("no such descriptor")
+engine.connection.worker.connector_worker.nixl_wrapper.make_prepped_xfer = raises
+engine.add_request("r0", (1, 2, 3), 1, sends=True)
+print(engine.step({}).finished)
+engine.add_request("r1", (1, 2, 3), 1, loads="r0")
+try:
+    engine.step({}), engine.step({})
+except ValueError as error:
+    print(error)
+"""
+
 
 @pytest.mark.slow
 @needs_release
-def test_a_store_copies_what_fits_and_its_exceptions_end_the_step() -> None:
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (_STORE, ["True True", "argument of type 'NoneType' is not iterable"]),
+        (_READS, ["('r0',)", "no such descriptor"]),
+    ],
+    ids=["store", "reads"],
+)
+def test_what_a_store_raises_and_what_nixl_logs_ends_the_step(script: str, said: list[str]) -> None:
     found = subprocess.run(
-        (str(PYTHON), "-c", _STORE), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
+        (str(PYTHON), "-c", script), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
     )
-    said = ["True True", "argument of type 'NoneType' is not iterable"]
     assert found.stdout.splitlines()[-2:] == said, found.stderr
 
 

@@ -423,6 +423,18 @@ def test_a_request_loads_what_a_store_had_when_its_load_began_unless_it_was_empt
     assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
 
 
+@pytest.mark.parametrize(("begins_behind", "hits"), [(0, [12]), (11, [12]), (12, [])])
+def test_a_request_begins_behind_what_another_one_has_computed_for_it(
+    begins_behind: int, hits: list[int]
+) -> None:
+    seen = LiveLaws((4, 4), window=2, num_blocks=64)
+    seen.add("r1", range(1, 14))
+    sent = Transfers({}, {}, frozenset(), frozenset(), (), {}, sent=frozenset({"r1"}))
+    decided = {"r1": Decided(begins_behind, 1, 0, begins=True)}
+    broken = seen.managed(ObservedStep(scheduled=decided, transfers=sent))
+    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
+
+
 @pytest.mark.parametrize(("prompt", "hits"), [(8, []), (9, [4]), (12, [4]), (13, [8])])
 def test_the_last_block_of_a_hit_is_computed_again_for_a_draft_model(prompt: int, hits: list[int]) -> None:
     seen = LiveLaws((4, 4), window=2, num_blocks=64, recomputed=4)

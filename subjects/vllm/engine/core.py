@@ -132,8 +132,8 @@ class LiveEngine:
         )
         if sends:
             request.kv_transfer_params = {"do_remote_decode": True, "do_remote_prefill": False}
-        elif isinstance(self.connection, ReleasedConnection):
-            request.kv_transfer_params = self.connection.kept.pop(loads, None)
+        elif loads and isinstance(self.connection, ReleasedConnection):
+            request.kv_transfer_params = self.connection.loads(id, loads)
         self.requests.append(request)
         self.scheduler.add_request(request)
         self._remember()

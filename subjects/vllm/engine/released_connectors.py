@@ -564,6 +564,10 @@ class ReleasedConnection:
         self.kept: dict[str, Any] = {}
         """By request that is over, what another request loads its prompt with."""
         self.arrived: list[Stored] = []
+        self.sent = set[str]()
+        """Requests that have not begun, and are to load what another request has computed of their prompt."""
+        self.begun = frozenset[str]()
+        """Those of them that begin in this step."""
         self.saving: frozenset[Place] = frozenset()
         """Always empty: what is saved is judged where it stands in host memory, and blocks of saves when they are read."""
         self.scheduler: Any = None
@@ -683,9 +687,16 @@ class ReleasedConnection:
         """A request is over, and its blocks are kept for another request, which gets these parameters."""
         self.kept[name] = parameters | {"remote_engine_id": _OTHER}
 
+    def loads(self, name: str, other: str) -> Any:
+        """The parameters of a request that comes in to load the prompt that another one has computed; None where nothing was kept."""
+        self.sent.add(name)
+        return self.kept.pop(other, None)
+
     def begin_step(self, scheduled: Mapping[str, Decided], owners: Sequence[Owner]) -> dict[Place, str]:
         """The request of each place that is being loaded while the worker's next step begins; loads that are due by then are done."""
         self.copies.tick()
+        self.begun = frozenset(name for name in self.sent & scheduled.keys() if scheduled[name].begins)
+        self.sent -= self.begun
         self.arrived = [
             stored
             for name, decided in scheduled.items()
@@ -729,6 +740,7 @@ class ReleasedConnection:
         stored = list(self._stored())
         # SimpleCPUOffloadConnector loads nothing behind a hit inside of a block; a lazy one has blocks that are not full, and does not load them.
         lazy = self.settings.connector == "simple-lazy"
+        begun, self.begun = self.begun, frozenset()
         return Transfers(
             loading,
             after,
@@ -741,6 +753,7 @@ class ReleasedConnection:
             frozenset(self.external.keys() & self.scheduler.requests.keys()),
             [block for block in stored if not lazy or block[3] % self.sizes[block[0]] == 0],
             math.lcm(*self.sizes) if lazy or self.settings.connector == "simple" else 1,
+            begun,
         )
 
     def report(self, moved: Transfers) -> tuple[tuple[Any, ...], ...]:
