@@ -416,6 +416,10 @@ SITUATIONS: Mapping[str, LiveStory] = {
         _DRAFTED,
         (LiveAdd(1, max_tokens=9), LiveAdd(4, max_tokens=5), _STEP, _STEP, LiveReset(preempt=True)),
     ),
+    "a request that comes back and computes in several steps what it has said": LiveStory(
+        LiveWorld(max_num_batched_tokens=8),
+        (LiveAdd(3, max_tokens=12), LiveAdd(5, max_tokens=12), LiveTurns(times=8), LiveReset(preempt=True)),
+    ),
     "a reset while steps with drafts are in flight": LiveStory(
         replace(_OVERLAPPED, max_num_seqs=1, prefix_caching=False),
         (LiveAdd(1, max_tokens=3), _STEP, _STEP, LiveReset(preempt=True)),
