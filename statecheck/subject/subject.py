@@ -93,6 +93,7 @@ class SequenceChoices:
         limit: the share of the logits' scale by which they may differ from a fresh run's at most, with features of a context.
         given_to_reference: features that fresh runs get, too.
         damages: of saves, of `statecheck.sequences.DAMAGES`, that the library can see.
+        needs: by feature, another one and its value, without which it does nothing.
     """
 
     list_models: Callable[[], Sequence[str]]
@@ -107,6 +108,7 @@ class SequenceChoices:
     effects: Mapping[str, str] = field(default_factory=dict)
     isolated: bool = False
     damages: Sequence[str] = DAMAGES
+    needs: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def all_models(self) -> Sequence[str]:
@@ -132,6 +134,8 @@ class SequenceChoices:
     ) -> dict[str, Any]:
         """The values that drawn pairs stand for: a number for the feature, and one for its value, which is never the default.
 
+        A feature that needs a value of another one gives it this value, if that was not drawn.
+
         Args:
             besides: features that are not among those that are drawn.
         """
@@ -144,6 +148,12 @@ class SequenceChoices:
         for which, number in numbers if varied else ():
             name, values = varied[which % len(varied)]
             found[name] = values[1 + number % (len(values) - 1)]
+        drawn = list(found)
+        for name in drawn:
+            needed, value = self.needs.get(name, ("", None))
+            if needed in dict(varied) and needed not in found:
+                found[needed] = value
+                drawn.append(needed)
         return found
 
 

@@ -61,5 +61,6 @@ def adapted(module: ModuleType, name: str = "") -> Subject:
             effects=port.effects,
             isolated=port.isolated,
             damages=port.damages,
+            needs=port.needs,
         ),
     )

@@ -36,6 +36,7 @@ class PortModule:
     effects: Mapping[str, str]
     again: int
     damages: tuple[str, ...]
+    needs: Mapping[str, tuple[str, Any]]
 
     @classmethod
     def of(cls, module: ModuleType) -> Self:
@@ -78,6 +79,7 @@ class PortModule:
             _effects(module),
             int(getattr(module, "AGAIN", 1)),
             _damages(module),
+            _needs(module),
         )
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -161,6 +163,16 @@ def _damages(module: ModuleType) -> tuple[str, ...]:
         raise ValueError(
             f"DAMAGES = {found!r}, but should be some of {', '.join(DAMAGES)} [{module.__name__}]"
         )
+    return found
+
+
+def _needs(module: ModuleType) -> Mapping[str, tuple[str, Any]]:
+    found = dict(getattr(module, "NEEDS", {}))
+    for name, pair in found.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise ValueError(
+                f"NEEDS[{name!r}] = {pair!r}, but should be another feature and its value [{module.__name__}]"
+            )
     return found
 
 

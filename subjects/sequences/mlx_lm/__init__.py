@@ -12,7 +12,7 @@ from mlx_lm.models.cache import ArraysCache
 from statecheck.sequences import PARTS, damaged
 from subjects.sequences.mlx_lm import generation
 from subjects.sequences.mlx_lm import models as built
-from subjects.sequences.mlx_lm.context import MlxContext, states_of
+from subjects.sequences.mlx_lm.context import BLOCK, MlxContext, blocks, states_of
 from subjects.sequences.mlx_lm.models import architectures
 from subjects.sequences.mlx_lm.script import script_of
 from subjects.sequences.sizes import NotBuilt
@@ -30,6 +30,7 @@ EFFECTS = {
     "weights: they had 16 bits": "extend",
     "weights: they had 8 bits or fewer": "extend",
     "step: a row came in several chunks": "extend",
+    "block: a row was longer than a block": "extend",
     "extend: rows of a batch were padded": "extend",
     "extend: rows that have tokens were merged": "extend",
     "reorder: rows of a batch changed places": "reorder",
@@ -37,6 +38,7 @@ EFFECTS = {
     "engine: a draft was rejected": "generate",
     "past: the cache of a prompt was continued": "generate",
     "past: a cache of the server's store was continued": "generate",
+    "unstored: several tokens stood behind a cache": "generate",
     "neighbours: rows of a batch were generated together": "generate",
     "late: a row joined one that was being generated": "generate",
     "together: a request waited for another one": "generate",
@@ -47,6 +49,11 @@ EFFECTS = {
     "stop: generation ended at a stop token": "generate",
     "cancel: a request was removed in its prompt": "cancel",
     "cancel: a request was removed when it generated": "cancel",
+}
+NEEDS = {
+    "neighbours": ("engine", generation.BATCHES),
+    **dict.fromkeys(("late", "together", "early", "ends", "removed"), ("neighbours", 1)),
+    "unstored": ("past", generation.STORE),
 }
 ISOLATED = True
 SECONDS = 25.0
@@ -66,10 +73,12 @@ def features(model: str) -> dict[str, Sequence[Any]]:
         "first_layer": ("recurrent", "attention") if len(orders) > 1 else ("recurrent",),
         "weights": built.WEIGHTS,
         "step": (0, 1, 2, 3),
+        "block": (BLOCK, 8),
         "pads": (0, 1, 4),
         "all_logits": (False, True),
         "engine": generation.ENGINES,
         "past": generation.PASTS,
+        "unstored": (1, 2, 4),
         "neighbours": (0, 1, 2, 3),
         "late": (0, 1, 2),
         "together": (8, 1, 2),
@@ -89,10 +98,16 @@ def chooses_experts(model: str) -> bool:
 
 
 def new(
-    model: str, seed: int, *, first_layer: str = "recurrent", weights: str = built.WEIGHTS[0], step: int = 0
+    model: str,
+    seed: int,
+    *,
+    first_layer: str = "recurrent",
+    weights: str = built.WEIGHTS[0],
+    step: int = 0,
+    block: int = BLOCK,
 ) -> MlxContext:
-    """A model whose first layer is of a kind, with weights of a type, and no sequences; rows that are processed alone come in chunks of `step` tokens."""
-    made = MlxContext(_model(model, seed, first_layer, weights), step)
+    """A model whose first layer is of a kind, with weights of a type, and no sequences; rows come in chunks of `step` tokens, and the library works in blocks of `block` tokens."""
+    made = MlxContext(_model(model, seed, first_layer, weights), step, block)
     made.effects["weights: they had 16 bits"] += weights.endswith("float16")
     made.effects["weights: they had 8 bits or fewer"] += weights.endswith("bits")
     made.effects["first_layer: another kind of layer comes first"] += first_layer != "recurrent"
@@ -103,7 +118,8 @@ def extend(
     context: MlxContext, rows: list[tuple[int, list[int]]], *, pads: int = 0, all_logits: bool = False
 ) -> list[Any]:
     """Logits behind the last token of each row, or behind each."""
-    return [logits if all_logits else logits[-1] for logits in context.extend(rows, pads)]
+    with blocks(context.block):
+        return [logits if all_logits else logits[-1] for logits in context.extend(rows, pads)]
 
 
 def fork(context: MlxContext, source: int, target: int) -> None:
@@ -178,6 +194,7 @@ def generate(
     stop: int | None = None,
     engine: str = generation.STEPS,
     past: str = "none",
+    unstored: int = 1,
     neighbours: int = 0,
     late: int = 0,
     together: int = 8,
@@ -190,9 +207,21 @@ def generate(
 ) -> list[int]:
     """Tokens that the library chooses."""
     chosen = generation.GenerationFeatures(
-        engine, past, neighbours, late, together, prefill, drafts, wrong_drafts, early, ends, removed
+        engine,
+        past,
+        unstored,
+        neighbours,
+        late,
+        together,
+        prefill,
+        drafts,
+        wrong_drafts,
+        early,
+        ends,
+        removed,
     )
-    return generation.generate(context, sequence, n, chosen, stop)
+    with blocks(context.block):
+        return generation.generate(context, sequence, n, chosen, stop)
 
 
 def cancel(context: MlxContext, sequence: int, tokens: Sequence[int], after: int) -> None:
@@ -207,6 +236,8 @@ def script(
     first, weights = features.get("first_layer", "recurrent"), features.get("weights", built.WEIGHTS[0])
     layout = built.layout(model, attention_first=first == "attention")
     deviation = _model(model, seed, first, weights).statecheck_deviation
+    if features.get("block", BLOCK) != BLOCK:
+        raise NotImplementedError("a script with blocks of another size")
     return script_of(model, seed, layout, deviation, operations, features.get("step", 0), weights)
 
 

@@ -4,13 +4,15 @@ import copy
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.models import cache as library_caches
+from mlx_lm.models import ssm
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,
@@ -21,6 +23,25 @@ from mlx_lm.models.cache import (
     save_prompt_cache,
     trim_prompt_cache,
 )
+
+BLOCK = 256
+"""Tokens by which the library's caches of keys grow, and of a step of its scan: more than sequences of scenarios have."""
+
+
+@contextmanager
+def blocks(tokens: int) -> Iterator[None]:
+    """While it is entered, the library's caches grow by as many tokens, and its scan makes steps of as many."""
+    kinds = [kind for kind in vars(library_caches).values() if getattr(kind, "step", None) == BLOCK]
+    defaults = ssm.ssm_attn.__defaults__
+    try:
+        for kind in kinds:
+            kind.step = tokens
+        ssm.ssm_attn.__defaults__ = (*defaults[:-1], tokens)
+        yield
+    finally:
+        for kind in kinds:
+            kind.step = BLOCK
+        ssm.ssm_attn.__defaults__ = defaults
 
 
 def states_of(cache: Sequence[Any]) -> list[tuple[str, list[float]]]:
@@ -47,13 +68,15 @@ class MlxContext:
     """A model and its sequences.
 
     Args:
-        step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+        step: tokens of a chunk of the rows that are processed; 0 for one chunk.
+        block: tokens of the library's own blocks, see `blocks`.
         effects: how often what `EFFECTS` of the port names has happened.
         reused: what the server's store held in the last generation, and the tokens of the prompt that were left to process.
     """
 
     model: Any
     step: int = 0
+    block: int = BLOCK
     effects: Counter[str] = field(default_factory=Counter)
     caches: dict[int, list[Any]] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
@@ -66,6 +89,9 @@ class MlxContext:
             pads: behind the longest row.
 
         Returns: for each row logits [T, V] behind each of its tokens.
+
+        Raises:
+            NotImplementedError: the library refuses a chunk.
         """
         alone = len(rows) == 1 and not pads
         self.effects["extend: rows that have tokens were merged"] += len(rows) > 1 and any(
@@ -81,14 +107,21 @@ class MlxContext:
             for layer in cache:
                 layer.prepare(lengths=lengths, right_padding=padding)
         ids = mx.array([[*tokens, *[0] * (width - len(tokens))] for _, tokens in rows])
-        self.effects["step: a row came in several chunks"] += alone and 0 < self.step < width
-        logits = self._chunks(ids, cache, self.step if alone else 0)
+        self.effects["step: a row came in several chunks"] += 0 < self.step < width
+        try:
+            logits = self._chunks(ids, cache)
+        except RuntimeError as error:
+            # A chunk of one token beside padding, in layers with a window.
+            if "finalize() should be called" in str(error):
+                raise NotImplementedError(str(error)) from error
+            raise
         if any(padding):
             for layer in cache:
                 layer.finalize()
         for row, (name, _) in enumerate(rows):
             self.caches[name] = cache if alone else [layer.extract(row) for layer in cache]
             self.tokens[name] = [*self.tokens.get(name, []), *rows[row][1]]
+            self.effects["block: a row was longer than a block"] += len(self.tokens[name]) > self.block
         return [logits[row, :length] for row, length in enumerate(lengths)]
 
     def fork(self, source: int, target: int) -> None:
@@ -179,10 +212,10 @@ class MlxContext:
             raise NotImplementedError("no layer of the prompt cache counts tokens")
         return int(offsets[0])
 
-    def _chunks(self, ids: mx.array, cache: list[Any], step: int) -> Any:
+    def _chunks(self, ids: mx.array, cache: list[Any]) -> Any:
         """Logits [B, T, V]."""
         width = ids.shape[1]
-        step = step or width
+        step = self.step or width
         logits = []
         for start in range(0, width, step):
             output = self.model(ids[:, start : start + step], cache=cache)

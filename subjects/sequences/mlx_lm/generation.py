@@ -19,7 +19,7 @@ STEPS, BATCHES, DRAFTS = "generate_step", "BatchGenerator", "speculative_generat
 ENGINES = (STEPS, BATCHES, DRAFTS)
 STORE = "server's store"
 PASTS = ("none", "prompt cache", STORE)
-"""The whole prompt is processed; all but its last token lie in a prompt cache; the server's store has that cache."""
+"""The whole prompt is processed; all but its last tokens lie in a prompt cache; the server's store has that cache."""
 _MOST_STEPS = 1000
 
 
@@ -30,6 +30,7 @@ class GenerationFeatures:
     Args:
         engine: of ENGINES.
         past: of PASTS.
+        unstored: the last tokens of the prompt that are not in the cache before it.
         neighbours: other prompts of the batch.
         late: the neighbours are inserted when this many tokens were chosen; 0 for at once.
         early: they are inserted as many steps before the prompt, so that it is in prefill while they generate.
@@ -43,6 +44,7 @@ class GenerationFeatures:
 
     engine: str = STEPS
     past: str = "none"
+    unstored: int = 1
     neighbours: int = 0
     late: int = 0
     together: int = 8
@@ -86,8 +88,8 @@ def generate(
         NotImplementedError: the library refuses the features in words, or they do not go together.
     """
     prompt = context.tokens[name]
-    cache = _past(context, prompt, features.past)
-    rest = prompt if cache is None else prompt[-1:]
+    cache, rest = _past(context, prompt, features)
+    context.effects["unstored: several tokens stood behind a cache"] += cache is not None and len(rest) > 1
     cache = make_prompt_cache(context.model) if cache is None else cache
     if features.engine == BATCHES:
         tokens, after = _batched(context, prompt, rest, cache, count, features, stop)
@@ -118,25 +120,27 @@ def _until(tokens: Iterable[int], stop: int | None) -> list[int]:
     return found
 
 
-def _past(context: MlxContext, prompt: Sequence[int], past: str) -> list[Any] | None:
-    """The cache of all but the last token of the prompt; None for none."""
-    known = list(prompt[:-1])
-    if past == "none" or not known:
-        return None
+def _past(
+    context: MlxContext, prompt: list[int], features: GenerationFeatures
+) -> tuple[list[Any] | None, list[int]]:
+    """The cache of all but the last tokens of the prompt, and these; None for no cache. Another request goes on with the store's before."""
+    known = prompt[: -features.unstored]
+    if features.past == "none" or not known:
+        return None, prompt
     cache = make_prompt_cache(context.model)
     mx.eval(context.model(mx.array([known]), cache=cache), [layer.state for layer in cache])
-    if past == "prompt cache":
+    if features.past == "prompt cache":
         context.effects["past: the cache of a prompt was continued"] += 1
-        return cache
+        return cache, prompt[len(known) :]
     store = _store()
     store.insert_cache("model", known, cache)
-    fetched, rest = store.fetch_nearest_cache("model", list(prompt))
+    another, _ = store.fetch_nearest_cache("model", [*known, prompt[0]])
+    if another is not None:
+        mx.eval(context.model(mx.array([prompt[:1]]), cache=another), [layer.state for layer in another])
+    fetched, rest = store.fetch_nearest_cache("model", prompt)
     context.reused = known, len(rest)
-    if fetched is None or len(rest) != 1:
-        return None
-    context.effects["past: a cache of the server's store was continued"] += 1
-    found: list[Any] = fetched
-    return found
+    context.effects["past: a cache of the server's store was continued"] += fetched is not None
+    return fetched, rest
 
 
 def _store() -> Any:

@@ -78,6 +78,8 @@ _FLOATS = (
     (r".*soft_?cap.*", 30.0),
     (r"partial_rotary_factor", 0.5),
 )
+_OF_LARGE_MODELS = ("embedding_multiplier", "lm_head_multiplier")
+"""Defaults for the widths of large models: with them the logits of a tiny one differ by less than `generate_step` rounds their logarithms to 16 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +155,8 @@ def _value(field: Any, architecture: str, layout: Layout) -> Any:
         return int(not layout.attention_first)
     if name == "model_type":
         return architecture
+    if name in _OF_LARGE_MODELS:
+        return 1.0
     size = tiny(name, layout.scale)
     if size is not None and "int" in kind:
         return size if required or layout.optional or field.default is not None else None

@@ -41,7 +41,7 @@ def script_of(
 
     Args:
         operations: by name, with their arguments.
-        step: tokens of a chunk of a row that is processed alone; 0 for one chunk.
+        step: tokens of a chunk of the rows that are processed; 0 for one chunk.
         weights: their type.
 
     Raises:
@@ -111,7 +111,10 @@ class _Writer:
         if any(len(tokens) < width for tokens in new):
             lengths, padding = [len(tokens) for tokens in new], [width - len(tokens) for tokens in new]
             yield f"for layer in batch: layer.prepare(lengths={lengths}, right_padding={padding})"
-        yield f"logits = model(mx.array({padded}), cache=batch)"
+        step = self._step or width
+        parts = [[row[start : start + step] for row in padded] for start in range(0, width, step)]
+        several = f"mx.concatenate([model(mx.array(part), cache=batch) for part in {parts}], axis=1)"
+        yield f"logits = {f'model(mx.array({padded}), cache=batch)' if len(parts) == 1 else several}"
         if any(len(tokens) < width for tokens in new):
             yield "for layer in batch: layer.finalize()"
         yield f"{', '.join(names)} = ([layer.extract(row) for layer in batch] for row in range({len(names)}))"
@@ -165,9 +168,9 @@ class _Writer:
             raise NotImplementedError(f"a script with {given}")
         rest = prompt
         yield f"{name} = make_prompt_cache(model)"
-        if given.past != "none" and len(prompt) > 1:
-            rest = prompt[-1:]
-            yield f"mx.eval(model(mx.array([{prompt[:-1]}]), cache={name}), [layer.state for layer in {name}])"
+        if given.past != "none" and len(prompt) > given.unstored:
+            rest = prompt[-given.unstored :]
+            yield f"mx.eval(model(mx.array([{prompt[: -given.unstored]}]), cache={name}), [layer.state for layer in {name}])"
         if given.engine == generation.BATCHES:
             sizes = f"max_tokens={n}, prefill_step_size={given.prefill}, prefill_batch_size={given.together}, completion_batch_size={given.together}"
             others = generation.neighbours(prompt, given.neighbours)

@@ -20,6 +20,7 @@ from statecheck.execution.registry import load_properties
 from statecheck.execution.verdict import Status, verdict_of
 from statecheck.sequences import damaged
 from statecheck.subject import adapted
+from statecheck.subject.subject import SequenceChoices
 from tests.adapters.sequences import reference_port
 
 _OPTIONAL = {
@@ -210,6 +211,22 @@ def test_a_model_whose_features_cannot_be_listed_is_not_verified() -> None:
     execution_context = explored("sequences/pieces", 5, features=features)
     why = "small: not verified: features ends in RuntimeError: features of small"
     assert execution_context.counts.unverified == {"small": why}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "rows"), [([(2, 0)], 1), ([(2, 0), (1, 1)], 2)], ids=["not drawn", "drawn"]
+)
+def test_a_feature_gives_what_it_needs_its_value_where_that_was_not_drawn(drawn: Any, rows: int) -> None:
+    listed = {"engine": ("steps", "batch"), "rows": (0, 1, 2), "late": (0, 1)}
+    needs = {"late": ("rows", 1), "rows": ("engine", "batch")}
+    choices = SequenceChoices(lambda: ("small",), lambda *_: listed, needs=needs)
+    found = choices.features("small", "generate", drawn)
+    assert found == {"late": 1, "rows": rows, "engine": "batch"}
+
+
+def test_a_need_that_is_no_feature_with_a_value_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^NEEDS\['late'\] = 'rows', but should be another feature and its"):
+        adapted(port(NEEDS={"late": "rows"}))
 
 
 def test_models_that_cannot_be_listed_are_refused_as_a_wrong_port() -> None:
