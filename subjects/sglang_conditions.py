@@ -452,10 +452,11 @@ def _last_token_of_one_chunk(case: Case, _: Profile) -> bool:
     return last < chunk or last % chunk == 0
 
 
-def _slot_behind_32_bits(case: Case, _: Profile) -> bool:
-    """The number of a slot times the elements of a slot needs more than 31 bits."""
+def _offset_behind_32_bits(case: Case, _: Profile) -> bool:
+    """The number of a slot, or that of a token, times its stride needs more than 31 bits."""
     batch = case.calls[-1].named
-    return max(batch["slots"].values()) * batch["states"].strides[0] >= 2**31
+    slots, tokens = max(batch["slots"].values()), batch["v"].shape[0] - 1
+    return max(slots * batch["states"].strides[0], tokens * batch["v"].strides[0]) >= 2**31
 
 
 _GATES_CHUNK = 64
@@ -504,6 +505,6 @@ CONDITIONS: Mapping[str, Condition] = {
     "one_group_in_slices": Condition(inputs=_one_group_in_slices),
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
     "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
-    "slot_behind_32_bits": Condition(inputs=_slot_behind_32_bits),
+    "offset_behind_32_bits": Condition(inputs=_offset_behind_32_bits),
     "last_token_of_one_chunk": Condition(inputs=_last_token_of_one_chunk),
 }

@@ -187,8 +187,10 @@ class Batch:
         """The view of the pool: slots, then the state's shape, in the order of memory that the subject has chosen."""
         shape, (*outer, rows, columns) = self.state_shape, self.state_shape
         inner = dense_strides(shape)
-        turned = "window first" in self.options if self.is_conv else self.profile.state_order == "KV"
-        if turned:
+        order = self.profile.state_order
+        if not isinstance(order, str):
+            order = order.get(self.function, "VK")
+        if "window first" in self.options if self.is_conv else order == "KV":
             inner = (*dense_strides((*outer, columns, rows))[:-2], 1, rows)
         slot = prod(shape) + self.gap
         return View(name, self.state_dtype, (self.slots + self.first_slot, *shape), (slot, *inner), self.gap)
@@ -510,9 +512,10 @@ class Batch:
             for row in self.rows
         ]
         heads = 1 if longest.length > _MOST_TOKENS else 2
+        width = _LIGHTNING_WIDTHS[self.seed % 2 if self.function in RECURRENT else 0]
         return replace(
             self,
-            sizes=Sizes(heads, heads, 64, 64),
+            sizes=Sizes(heads, heads, width, width),
             dtype="float32",
             options=self.options | {"constant decay"},
             rows=tuple(replace(row, length=length) for row, length in zip(self.rows, lengths, strict=True)),
@@ -643,6 +646,8 @@ _SELDOM = {"few writes", "steep", "typed states"}
 """Options with which less is written, a state is soon forgotten, or a bound is wide."""
 _SOMETIMES = st.sampled_from((False, True, False))
 _MOST_TOKENS = 4
+_LIGHTNING_WIDTHS = (64, 128)
+"""Keys and values of a head; the second one where rows are short."""
 _LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
 """Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}

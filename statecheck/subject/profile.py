@@ -26,8 +26,8 @@ class Profile(Variants):
     # Kernels of recurrences (docs/recurrences.md).
     null_slots: tuple[int, ...] = (-1,)
     """The slots that stand for none: a row with such a slot is padding."""
-    state_order: str = "VK"
-    """In which order a head's state lies in memory: keys next to each other ("VK"), or values ("KV")."""
+    state_order: str | Mapping[str, str] = field(default="VK", hash=False)
+    """In which order a head's state lies in memory: keys next to each other ("VK"), or values ("KV"); or that by function, "VK" where nothing is said."""
     chunk: int = 64
     """Tokens of a chunk of the chunked kernels: a sequence that is continued at a multiple of it gives the same bytes."""
     accumulates: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -37,7 +37,7 @@ class Profile(Variants):
     without_shared_heads: tuple[str, ...] = ()
     """The functions of which each head of values has queries and keys of its own."""
     lightning: tuple[str, ...] = ()
-    """The functions that are lightning attention: in float32, with one decay for a head, and 64 keys and values; in chunks of 256 tokens."""
+    """The functions that are lightning attention: in float32, with one decay for a head, and 64 keys and values, or 128 of some decodes; in chunks of 256 tokens."""
     chunks_of_batches: tuple[str, ...] = ()
     """The functions whose chunks go over all rows of a batch, so that the other rows show in the rounding of a row."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
@@ -22,9 +21,13 @@ _METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
 _FLA = "sglang.kernels.ops.attention.fla.fused_recurrent"
 _CHUNKS = "sglang.kernels.ops.attention.fla.chunk:chunk_gated_delta_rule"
 _KDA_CHUNKS = "sglang.kernels.ops.attention.fla.kda:chunk_kda"
+_SEGMENTS = "sglang.kernels.ops.attention.linear.seg_la"
+_TILE_OF_KEYS = 128
 _LIGHTNING = "sglang.kernels.ops.attention.linear.lightning_attn:linear_decode_forward_triton"
 _STEEPEST = -5.4
 """The logarithm of 2**126, by 16 tokens."""
+_STEEPEST_OF_SEGMENTS = -2.8
+"""The logarithm of 2**126, by 31 tokens."""
 _GATING = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update"
 
 
@@ -213,10 +216,24 @@ def _in_chunks(
     return out
 
 
-def _heads_behind_tokens(tensor: Any, pattern: str) -> Any:
-    """What einops, which is not installed beside the release, makes of outputs."""
-    assert pattern == "b h n d -> b n (h d)"
-    return tensor.transpose(1, 2).flatten(2)
+def _segments(
+    inputs: Sequence[Any], g: Any, scale: float, states: Any, slots: Any, lengths: Any, has_state: Any
+) -> Any:
+    """Lightning attention by the kernels of `seg_la`, the layers' default, for rows that all have tokens: those of prompts, or of decodes where each row has one."""
+    ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    # The kernels take no stride of the slots, and the layers' slots lie behind each other.
+    meta = first_offered(f"{_SEGMENTS}:SegLaMeta")(
+        len(slots), None, ends, slots.contiguous(), lengths, has_state
+    )
+    # Queries and keys come from a norm, and values are a part of a larger projection.
+    q, k, v = inputs[0].contiguous(), inputs[1].contiguous(), inputs[2]
+    attention = first_offered(f"{_SEGMENTS}:seg_la_fwd")
+    return attention(q, k, v, states.transpose(-1, -2), _slopes(v, g), meta, softmax_scale=scale)
+
+
+def _slopes(v: Any, g: Any) -> Any:
+    """What the kernels of lightning attention call decays: the opposite of their logarithm, by head."""
+    return v.new_zeros(v.shape[1]) if g is None else -g[0]
 
 
 class Recurrences:
@@ -415,19 +432,44 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        num_accepted: Any,
+        _num_accepted: Any,
     ) -> Any:
-        """Lightning attention, a token of each row at a time, with keys first. The kernel knows the opposite of a head's decay."""
-        if num_accepted is not None:
-            raise NotOffered("linear_decode_forward_triton with drafts")
+        """Lightning attention, a token of each row at a time, with keys first: by the layers' default kernel, which has tiles of 128 keys, or else by that of `linear_backend: "minimax"`."""
         out, decode = torch.zeros_like(v), first_offered(_LIGHTNING)
         for tokens, named in _decodes(slots, query_start_loc):
-            slopes = v.new_zeros(v.shape[1]) if g is None else -g[0]
-            inputs = (tensor[tokens].unsqueeze(2).contiguous() for tensor in (q, k, v))
+            inputs = [tensor[tokens] for tensor in (q, k, v)]
+            if k.shape[-1] == _TILE_OF_KEYS:
+                ones = torch.ones_like(named)
+                out[tokens] = _segments(inputs, g, scale, states, named, ones, ones)
+                continue
+            inputs = [tensor.unsqueeze(2).contiguous() for tensor in inputs]
             # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
-            with patch.dict(decode.__globals__, rearrange=_heads_behind_tokens):
-                made = decode(*inputs, states.transpose(-1, -2), slopes, named.contiguous())
+            made = decode(*inputs, states.transpose(-1, -2), _slopes(v, g), named.contiguous())
             out[tokens] = scale * made.reshape(-1, *out.shape[1:])
+        return out
+
+    @staticmethod
+    def linear_chunk(
+        q: Any,
+        k: Any,
+        v: Any,
+        g: Any,
+        scale: float,
+        states: Any,
+        slots: Any,
+        query_start_loc: Any,
+        has_state: Any,
+    ) -> Any:
+        """Lightning attention for prompts, by the layers' default kernel, with keys first. It divides by the decay of a block."""
+        if g is not None and len(g) and float(g[0].min()) < _STEEPEST_OF_SEGMENTS:
+            raise NotOffered("seg_la_fwd of a decay whose inverse over 31 tokens is no float32")
+        out, lengths = torch.zeros_like(v), query_start_loc.diff()
+        rows, tokens = (lengths > 0).nonzero().flatten(), int(query_start_loc[-1])
+        if tokens > 0 and tokens == len(rows):
+            raise NotOffered("seg_la_fwd of prompts of one token each, which it takes for decodes")
+        if tokens:
+            inputs = [tensor[:tokens] for tensor in (q, k, v)]
+            out[:tokens] = _segments(inputs, g, scale, states, slots[rows], lengths[rows], has_state[rows])
         return out
 
     @staticmethod

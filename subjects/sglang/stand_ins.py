@@ -153,11 +153,13 @@ def install_operators() -> None:
 
 
 def rearrange(tensor: Any, pattern: str, **sizes: int) -> Any:
-    """einops' function, for the last two axes of a state, which the kernels of SSD take as one."""
+    """einops' function, for the last two axes of a state, which the kernels of SSD take as one, and for outputs of lightning attention."""
     if pattern == "... p n -> ... (p n)":
         return tensor.flatten(-2)
     if pattern == "... (p n) -> ... p n":
         return tensor.unflatten(-1, (-1, sizes["n"]))
+    if pattern == "b h n d -> b n (h d)":
+        return tensor.transpose(1, 2).flatten(2)
     raise RuntimeError(f"einops.rearrange was called for {pattern!r}, but is not installed [stand-in]")
 
 

@@ -223,7 +223,7 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
     assert set(ids("0.5.22")) == {boundary, ALL, MIXED, *of_sessions}
     of_kernels = [
         "tokens-of-a-chunk-in-32-bits",
-        "slots-of-lightning-attention-in-32-bits",
+        "lightning-attention-in-32-bits",
         "kept-states-in-chunks",
     ]
     assert set(ids("0.5.23")) == {boundary, ALL, COPIES, ABORTED, *of_kernels, *of_transfers, *of_sessions}
