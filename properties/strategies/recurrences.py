@@ -93,18 +93,18 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a tensor: multiples of `unit` from `low` to `high`, which every float type holds exactly; one of `every` so many, and zeros in place of the others."""
+    """Numbers of a tensor: multiples of `unit` from `low` to `high`, which every float type holds exactly; one of `every` so many, and zeros in place of the others, unless all are asked for."""
 
     low: int
     high: int
     unit: float
     every: int = 1
 
-    def of(self, key: str, count: int) -> list[float]:
+    def of(self, key: str, count: int, *, take_all: bool = False) -> list[float]:
         random = Random(key)
         return [
             random.randint(self.low, self.high) * self.unit
-            if self.every == 1 or random.randrange(self.every) == 0
+            if take_all or self.every == 1 or random.randrange(self.every) == 0
             else 0.0
             for _ in range(count)
         ]
@@ -233,9 +233,30 @@ class Batch:
         for row in self.rows:
             for at in range(row.first, row.first + row.length):
                 of_few = name == "k" and "few keys" in self.options
-                key = f"{self.seed} {name} {row.sequence} {at % _FEW_KEYS if of_few else at}"
-                found += numbers.of(key, width) if self._is_read(row) else self._unread(width)
+                key = f"{self.seed} {name} {row.sequence} {at % self._keys_of_a_row if of_few else at}"
+                take_all = name == "beta" and self._is_crowded(row.sequence, at)
+                found += (
+                    numbers.of(key, width, take_all=take_all) if self._is_read(row) else self._unread(width)
+                )
         return found + self._unread(width * self.spare_tokens)
+
+    @property
+    def _is_crowd(self) -> bool:
+        """Whether neighbours write one after the other, all to the same key where a row has few, so that each takes away nearly all that the others took away."""
+        return self.seed % 2 == 1
+
+    @property
+    def _keys_of_a_row(self) -> int:
+        return 1 if self._is_crowd else _FEW_KEYS
+
+    def _is_crowded(self, sequence: int, token: int) -> bool:
+        """Whether the token is one of neighbours that all write, where few do: those around the end of one of a chunk's sub-chunks."""
+        at = token + _CROWD // 2
+        if not self._is_crowd or at % _SUB_CHUNK >= _CROWD:
+            return False
+        parts = max(1, self.chunk // _SUB_CHUNK)
+        chunk, part = divmod(at // _SUB_CHUNK, parts)
+        return Random(f"{self.seed} crowd {sequence} {chunk}").randrange(parts) == part
 
     def _unread(self, count: int) -> list[float]:
         return [float("nan") if self.poisoned else 3.0] * count
@@ -593,6 +614,8 @@ _SHORT_KEYS = Numbers(-1, 1, 2.0**-10)
 """Their squares are about as large as the small constant of a norm."""
 _FEW_WRITES = 8
 """Of so many tokens one writes. What others leave is not rounded anew, so that a bound stays small over a whole chunk."""
+_SUB_CHUNK, _CROWD = 16, 7
+"""Tokens of which a kernel takes the products first, and so many neighbours around their end that all write: the others' writes are within what a token takes away."""
 _LARGE_SHARES = Numbers(8, 16, 0.0625)
 """So that what a token takes away of what another one took away can be seen."""
 _FEW_KEYS = 3
@@ -605,13 +628,16 @@ _BITS_OF_INPUTS, _BITS_OF_FLOAT32 = 7, 14
 _BITS_OF_GATES = 22
 """So many that a sum over a chunk is rounded. Where half of the tokens keep all of a state, it may rise from a token to the next."""
 
-_SMALL = (Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8), Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40))
+_SMALL = (
+    *(Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8)),
+    *(Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40), Sizes(1, 1, 68, 2)),
+)
 _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
 _MANY_TOKENS = 8200
 """More than a table of 1,024 programs of eight tokens has."""
-_MANY_HEADS = Sizes(257, 257, 8, 2)
-"""SGLang has other kernels for more than 256 pairs of a chunk and a head."""
+_MANY_PAIRS, _PAST_A_CHUNK = 257, 65
+"""SGLang has other kernels for more than 256 pairs of a chunk and a head. One row has a second chunk."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
     for channels in (2, 3, 5, _MANY_CHANNELS, _MANY_CHANNELS)
@@ -652,7 +678,8 @@ _LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
 """Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}
 """With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
-_AROUND_CHUNKS = (15, 16, 17, 33, 63, 64, 65, 70, 130)
+_AROUND_CHUNKS = (15, 16, 17, 31, 47, 63, 64, 65, 70, 130)
+"""Rows around a whole chunk, and some that end inside of each of its sub-chunks."""
 
 
 def _sizes_of(function: str) -> tuple[Sizes, ...]:
@@ -722,8 +749,14 @@ def batches(
         # Numbers of hundreds of channels take long to draw and to compare.
         rows = [replace(row, length=min(row.length, _FEW_TOKENS)) for row in rows]
     elif many_programs and function == "kda_chunk" and draw(st.integers(0, 5)) == 5:
-        sizes = _MANY_HEADS
-        rows = [replace(row, length=min(row.length, _MOST_TOKENS)) for row in rows]
+        longest = max(rows, key=lambda row: row.length)
+        rows = [
+            replace(row, length=_PAST_A_CHUNK if row is longest else min(row.length, _MOST_TOKENS))
+            for row in rows
+        ]
+        chunks = sum(-(-row.length // DOCUMENTS.chunk) for row in rows)
+        heads = -(-_MANY_PAIRS // chunks)
+        sizes = Sizes(heads, heads, 8, 2)
     elif many_programs and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:
         rows = [replace(row, length=_MANY_TOKENS) if row.sequence == 0 else row for row in rows]
     options = {option for option in _ALL_OPTIONS if draw(_SOMETIMES if option in _SELDOM else st.booleans())}
