@@ -676,6 +676,8 @@ SERVED: Mapping[str, LiveStory] = {
 """Of engines whose requests load the prompts that other requests have computed."""
 _MOST_REMOTE = 4
 """Prompts of a scenario that other requests compute. Their blocks are kept until they are loaded, beside those of the engine."""
+_REMOTES = st.lists(st.booleans(), min_size=2, max_size=2 * _MOST_REMOTE)
+"""Of one request after the other, whether its prompt is remote."""
 
 
 def served_stories(runner: str) -> st.SearchStrategy[LiveStory]:
@@ -693,8 +695,7 @@ def served_stories(runner: str) -> st.SearchStrategy[LiveStory]:
 
     stories = st.one_of(live_worlds(runner).flatmap(of), _continued(SERVED, runner, _connected_events))
     steps = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
-    remote = st.lists(st.booleans(), min_size=2, max_size=2 * _MOST_REMOTE)
-    return st.builds(served, stories, remote, steps)
+    return st.builds(served, stories, _REMOTES, steps)
 
 
 def with_remote_prompts(story: LiveStory, remote: Sequence[bool]) -> LiveStory:
@@ -712,7 +713,7 @@ def with_remote_prompts(story: LiveStory, remote: Sequence[bool]) -> LiveStory:
 
 
 def with_connector(story: LiveStory, connector: str) -> LiveStory:
-    """The scenario with this connector of the release.
+    """The scenario with this connector of the release. Prompts are remote beside NIXL alone.
 
     Beside Mooncake's store a release does not sleep: the engine only pauses instead, and gets other weights while it is awake. Beside NIXL it does neither: a pause waits until
     kept blocks are loaded, by a request that another engine would run meanwhile.
@@ -723,6 +724,10 @@ def with_connector(story: LiveStory, connector: str) -> LiveStory:
     if connector == "mooncake":
         awake: dict[type, dict[str, Any]] = {LiveSleep: {"level": 0}, LiveWeights: {"sleep": False}}
         events = tuple(replace(event, **awake.get(type(event), {})) for event in events)
+    if connector != "nixl":
+        events = tuple(
+            replace(event, remote=False) if isinstance(event, LiveAdd) else event for event in events
+        )
     return LiveStory(replace(story.world, connector=connector), events)
 
 
@@ -852,7 +857,8 @@ _SOME_DRAFTS = (
     ("ngram", MANY_DRAFTS[0]),
     ("eagle", MOST_DRAFTS),
 )
-_RELEASED = ("offloading", "simple", "simple-lazy", "mooncake")
+_STORES = ("offloading", "simple", "simple-lazy", "mooncake")
+_RELEASED = ("offloading", "nixl", *_STORES[1:])
 _PART = "part of a block"
 # By field of the engine, or as `_combined` reads it, the values that are combined by pairs.
 _FEATURES: dict[str, tuple[Any, ...]] = {
@@ -897,7 +903,7 @@ _EXCLUDED = (
     *apart("sliding_window", WINDOWS[0], late_stages=((0, 2), (2, 0, 1)), connector=("async", "sync", *_RELEASED)),
     # Of prefix caching. The release's connectors are not tried without it.
     *apart("prefix_caching", False, units=(2, 4), checkpoints=(True,), shared_prefix_checkpoint=(True,)),
-    *apart("prefix_caching", False, retention_interval=(0, 2), connector=_RELEASED, steps=(_PART,)),
+    *apart("prefix_caching", False, retention_interval=(0, 2), connector=_STORES, steps=(_PART,)),
     # A recurrent block has room for a step's drafts, and its smallest unit has two tokens where there are four of them.
     *apart("block_size", 2, 4, 8, drafts=(("eagle", MOST_DRAFTS),)),
     *apart("block_size", 2, 4, drafts=(("ngram", MANY_DRAFTS[0]),), units=(4,), steps=(_PART,)),
@@ -909,8 +915,10 @@ _EXCLUDED = (
     *apart("connector", "", *_RELEASED, saves_at_end=(True,), late_lookups=(1,)),
     *apart("connector", "sync", load_steps=((2,), (3, 0))),
     *apart("connector", "sync", *_RELEASED, failing_loads=((0,),)),
-    *apart("connector", "", "async", "sync", host_blocks=(24, 4)),
-    *apart("connector", *_RELEASED, host_blocks=(0,)),
+    *apart("connector", "", "async", "sync", "nixl", host_blocks=(24, 4)),
+    *apart("connector", *_STORES, host_blocks=(0,)),
+    # NIXL saves nothing. It refuses convolutions in layout SD, and layers without temporal states.
+    *apart("connector", "nixl", save_steps=((3,),), layout=("SD",), kinds=(("short_conv",),)),
 )  # fmt: skip
 
 
@@ -962,7 +970,7 @@ PAIRED = {
 
 def paired_live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
     """Scenarios of one of the engines that combine features by pairs, drawn event by event or led to a situation."""
-    situations = (SITUATIONS, FINER, CONNECTED, FINER_CONNECTED, OFFLOADED)
+    situations = (SITUATIONS, FINER, CONNECTED, FINER_CONNECTED, OFFLOADED, SERVED)
     named = chain.from_iterable(found.values() for found in situations)
     begun = st.sampled_from(tuple(dict.fromkeys(story.events for story in named)))
 
@@ -970,6 +978,9 @@ def paired_live_stories(runner: str) -> st.SearchStrategy[LiveStory]:
         more = st.lists(_next_events(world.num_spec, world.connector != ""), max_size=6).map(tuple)
         continued = st.builds(lambda events, then: LiveStory(world, events + then), begun, more)
         stories = st.one_of(_any_events(world), continued)
-        return stories.map(lambda story: with_connector(story, world.connector))
+        connected = stories.map(lambda story: with_connector(story, world.connector))
+        return st.builds(
+            with_remote_prompts, connected, _REMOTES if world.connector == "nixl" else st.just(())
+        )
 
     return paired_stories(PAIRED[runner], of)

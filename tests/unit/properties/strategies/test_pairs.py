@@ -79,13 +79,17 @@ def test_few_engines_of_sglang_combine_all_pairs() -> None:
         {"prefix_match_unit": 2, "items": ((2, 7), (10, 7))},
         {"attention_block_size": 4, "prefix_caching": False},
         {"sliding_window": 6, "async_scheduling": True},
-        # A block takes several steps.
-        {"block_size": 16, "max_num_batched_tokens": 4},
+        {"connector": "nixl", "prefix_caching": False},
     ],
     ids=str,
 )
 def test_an_engine_of_vllm_combines(runner: str, together: dict[str, object]) -> None:
     assert any(together.items() <= vars(world).items() for world in live.PAIRED[runner])
+
+
+@pytest.mark.parametrize("runner", ["V1", "V2"])
+def test_a_block_of_vllm_takes_several_steps(runner: str) -> None:
+    assert any(world.max_num_batched_tokens <= world.block_size // 2 for world in live.PAIRED[runner])
 
 
 def test_stages_of_vllm_stand_beside_no_connector() -> None:
