@@ -126,8 +126,7 @@ class LiveLaws:
         for name, decided in seen.scheduled.items():
             request = self.requests[name]
             known = request.prompt + request.said
-            joins = moved is None or decided.computed % moved.load_unit == 0
-            sources = self._loading.pop(name, (keys, stored if joins else set()))
+            sources = self._loading.pop(name, (keys, stored))
             longest = known - max(1, self.lookahead) - self.recomputed
             for count in range(longest, decided.computed, -1) if decided.begins else ():
                 wanted = {(group, self._key(name, at)) for group, at in self._needed(count)}

@@ -101,7 +101,6 @@ class Transfers:
         saving, saving_after: places that are being saved since an earlier step, and those after the step.
         saved: (group, block, request, tokens, contents) of what was read to be saved in the step, or of all that the connector has.
         offered: the same of all that may be loaded behind the step.
-        load_unit: a request loads nothing behind a hit whose tokens are no multiple of so many.
         sent: requests that begin in the step, to load what another request has computed of their prompt.
         kept: of blocks that are in use without an owner, how often they are counted: to be saved, or freed while a step in flight
             may write them.
@@ -121,7 +120,6 @@ class Transfers:
     freed: frozenset[int] = frozenset()
     waiting: frozenset[str] = frozenset()
     offered: Sequence[Stored] = ()
-    load_unit: int = 1
     sent: frozenset[str] = frozenset()
 
 

@@ -93,7 +93,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a tensor: multiples of `unit` from `low` to `high`, which every float type holds exactly; one of `every` so many, and zeros in place of the others, unless all are asked for."""
+    """Numbers of a tensor: multiples of `unit` from `low` to `high`, which every float type holds exactly.
+
+    On average one number in `every` is drawn, and the others are zero; `take_all` draws all.
+    """
 
     low: int
     high: int
@@ -615,7 +618,7 @@ _SHORT_KEYS = Numbers(-1, 1, 2.0**-10)
 _FEW_WRITES = 8
 """Of so many tokens one writes. What others leave is not rounded anew, so that a bound stays small over a whole chunk."""
 _SUB_CHUNK, _CROWD = 16, 7
-"""Tokens of which a kernel takes the products first, and so many neighbours around their end that all write: the others' writes are within what a token takes away."""
+"""Tokens of a kernel's sub-chunk, and how many neighbours around its end all write. What the neighbours wrote is within what a token takes away."""
 _LARGE_SHARES = Numbers(8, 16, 0.0625)
 """So that what a token takes away of what another one took away can be seen."""
 _FEW_KEYS = 3
@@ -749,12 +752,12 @@ def batches(
         # Numbers of hundreds of channels take long to draw and to compare.
         rows = [replace(row, length=min(row.length, _FEW_TOKENS)) for row in rows]
     elif many_programs and function == "kda_chunk" and draw(st.integers(0, 5)) == 5:
-        longest = max(rows, key=lambda row: row.length)
+        longest = max((row for row in rows if row.slots is not None), key=lambda row: row.length)
         rows = [
             replace(row, length=_PAST_A_CHUNK if row is longest else min(row.length, _MOST_TOKENS))
             for row in rows
         ]
-        chunks = sum(-(-row.length // DOCUMENTS.chunk) for row in rows)
+        chunks = sum(-(-row.length // DOCUMENTS.chunk) for row in rows if row.slots is not None)
         heads = -(-_MANY_PAIRS // chunks)
         sizes = Sizes(heads, heads, 8, 2)
     elif many_programs and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:

@@ -128,7 +128,7 @@ class ExampleFailed:
 
 @dataclass(frozen=True)
 class SearchEnded:
-    """No further example is searched: what was found is confirmed and reported."""
+    """From here on the limit of other work holds: what was found is confirmed and reported, or a saved case is replayed in another process."""
 
 
 @dataclass(frozen=True)

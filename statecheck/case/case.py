@@ -414,7 +414,10 @@ def _storage_bytes(value: Tensor | View, place: str) -> int:
     size = ITEM_SIZES[value.dtype]
     if prod(value.shape) * size > MOST_BYTES:
         raise Misfit(f"{place}.shape", value.shape, f"of at most {MOST_BYTES} bytes")
-    if prod(count for count, _ in outer_axes(value.shape, strides)[0]) > MOST_RUNS:
+    # Axes in the order in which they lie in memory: a transposed view may be in one piece.
+    by_stride = sorted(zip(strides, value.shape, strict=False), reverse=True)
+    outer, _ = outer_axes(tuple(count for _, count in by_stride), tuple(stride for stride, _ in by_stride))
+    if prod(count for count, _ in outer) > MOST_RUNS:
         raise Misfit(f"{place}.shape", value.shape, f"in at most {MOST_RUNS} pieces of memory")
     if isinstance(value, View):
         return 0

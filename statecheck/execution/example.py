@@ -528,7 +528,8 @@ class Example:
         Of steps that were kept, see `keep`, the rules were not asked, and are not here.
 
         Args:
-            counts: the property's sentence is that outcomes are as the rules expect, and not a condition of its own.
+            counts: whether the comparisons are evidence for the property. It cannot ask its own condition where kernels are compiled
+                differently; what is left of its sentence is that each result is within the bound.
 
         Raises:
             Falsified: an outcome is not what the rules expect, and the subject does not declare it.

@@ -138,6 +138,9 @@ class SequenceChoices:
 
         Args:
             besides: features that are not among those that are drawn.
+
+        Raises:
+            ValueError: a feature needs a value that the other feature does not have.
         """
         found: dict[str, Any] = {}
         varied = [
@@ -151,7 +154,10 @@ class SequenceChoices:
         drawn = list(found)
         for name in drawn:
             needed, value = self.needs.get(name, ("", None))
-            if needed in dict(varied) and needed not in found:
+            if needed in (others := dict(varied)) and needed not in found:
+                if value not in others[needed]:
+                    rule = f"one of the values {others[needed]}"
+                    raise ValueError(f"NEEDS[{name!r}] = {(needed, value)!r}, but should be {rule}")
                 found[needed] = value
                 drawn.append(needed)
         return found

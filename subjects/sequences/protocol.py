@@ -169,7 +169,7 @@ def _damages(module: ModuleType) -> tuple[str, ...]:
 def _needs(module: ModuleType) -> Mapping[str, tuple[str, Any]]:
     found = dict(getattr(module, "NEEDS", {}))
     for name, pair in found.items():
-        if not isinstance(pair, tuple) or len(pair) != 2:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise ValueError(
                 f"NEEDS[{name!r}] = {pair!r}, but should be another feature and its value [{module.__name__}]"
             )

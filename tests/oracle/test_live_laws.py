@@ -391,19 +391,6 @@ def test_a_request_that_begins_like_an_ended_request_hits_its_last_boundary(
     assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
 
 
-@pytest.mark.parametrize(("load_unit", "hits"), [(4, [8]), (8, [])])
-def test_a_connector_adds_nothing_to_a_hit_inside_of_what_it_loads(load_unit: int, hits: list[int]) -> None:
-    seen = LiveLaws((4, 4), window=2, num_blocks=64)
-    for name in ("r0", "r1"):
-        seen.add(name, range(1, 14))
-    begins = {"r1": Decided(4, 1, 0, begins=True)}
-    for step in (having("store", 8, 4), having("store", 8, 4, scheduled=begins)):
-        assert step.transfers is not None
-        step.transfers = replace(step.transfers, load_unit=load_unit)
-        broken = seen.managed(step)
-    assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
-
-
 @pytest.mark.parametrize(("emptied", "hits"), [((), [8]), ((1,), []), ((2,), [])])
 def test_a_request_loads_what_a_store_had_when_its_load_began_unless_it_was_emptied(
     emptied: tuple[int, ...], hits: list[int]

@@ -52,7 +52,8 @@ EFFECTS = {
 }
 NEEDS = {
     "neighbours": ("engine", generation.BATCHES),
-    **dict.fromkeys(("late", "together", "early", "ends", "removed"), ("neighbours", 1)),
+    **dict.fromkeys(("late", "early", "ends", "removed"), ("neighbours", 1)),
+    "together": ("neighbours", 2),
     "unstored": ("past", generation.STORE),
 }
 ISOLATED = True
@@ -226,7 +227,8 @@ def generate(
 
 def cancel(context: MlxContext, sequence: int, tokens: Sequence[int], after: int) -> None:
     """Remove a request from the batch generator."""
-    generation.cancel(context, sequence, tokens, after)
+    with blocks(context.block):
+        generation.cancel(context, sequence, tokens, after)
 
 
 def script(

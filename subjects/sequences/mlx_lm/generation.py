@@ -19,7 +19,7 @@ STEPS, BATCHES, DRAFTS = "generate_step", "BatchGenerator", "speculative_generat
 ENGINES = (STEPS, BATCHES, DRAFTS)
 STORE = "server's store"
 PASTS = ("none", "prompt cache", STORE)
-"""The whole prompt is processed; all but its last tokens lie in a prompt cache; the server's store has that cache."""
+"""The whole prompt is processed; all but its last `unstored` tokens lie in a prompt cache; the server's store has that cache."""
 _MOST_STEPS = 1000
 
 
@@ -89,7 +89,8 @@ def generate(
     """
     prompt = context.tokens[name]
     cache, rest = _past(context, prompt, features)
-    context.effects["unstored: several tokens stood behind a cache"] += cache is not None and len(rest) > 1
+    is_continued = cache is not None and features.engine != DRAFTS
+    context.effects["unstored: several tokens stood behind a cache"] += is_continued and len(rest) > 1
     cache = make_prompt_cache(context.model) if cache is None else cache
     if features.engine == BATCHES:
         tokens, after = _batched(context, prompt, rest, cache, count, features, stop)
@@ -123,7 +124,7 @@ def _until(tokens: Iterable[int], stop: int | None) -> list[int]:
 def _past(
     context: MlxContext, prompt: list[int], features: GenerationFeatures
 ) -> tuple[list[Any] | None, list[int]]:
-    """The cache of all but the last tokens of the prompt, and these; None for no cache. Another request goes on with the store's before."""
+    """The cache of all but the last tokens of the prompt, and these; None for no cache. Before that, another request continues the cache that the store returns for it."""
     known = prompt[: -features.unstored]
     if features.past == "none" or not known:
         return None, prompt

@@ -689,8 +689,10 @@ class ReleasedConnection:
 
     def loads(self, name: str, other: str) -> Any:
         """The parameters of a request that comes in to load the prompt that another one has computed; None where nothing was kept."""
-        self.sent.add(name)
-        return self.kept.pop(other, None)
+        parameters = self.kept.pop(other, None)
+        if parameters is not None:
+            self.sent.add(name)
+        return parameters
 
     def begin_step(self, scheduled: Mapping[str, Decided], owners: Sequence[Owner]) -> dict[Place, str]:
         """The request of each place that is being loaded while the worker's next step begins; loads that are due by then are done."""
@@ -738,7 +740,7 @@ class ReleasedConnection:
             # That one frees such blocks, and has saves flushed before a block is written that was given away.
             self.copies.note_free({block.block_id for block in self.pool.pool.blocks if not block.ref_cnt})
         stored = list(self._stored())
-        # SimpleCPUOffloadConnector loads nothing behind a hit inside of a block; a lazy one has blocks that are not full, and does not load them.
+        # A lazy SimpleCPUOffloadConnector saves blocks that are not full, and does not load them (`allow_partial_hash_hits`).
         lazy = self.settings.connector == "simple-lazy"
         begun, self.begun = self.begun, frozenset()
         return Transfers(
@@ -752,7 +754,6 @@ class ReleasedConnection:
             freed,
             frozenset(self.external.keys() & self.scheduler.requests.keys()),
             [block for block in stored if not lazy or block[3] % self.sizes[block[0]] == 0],
-            math.lcm(*self.sizes) if lazy or self.settings.connector == "simple" else 1,
             begun,
         )
 

@@ -227,6 +227,11 @@ def test_a_feature_gives_what_it_needs_its_value_where_that_was_not_drawn(drawn:
 def test_a_need_that_is_no_feature_with_a_value_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^NEEDS\['late'\] = 'rows', but should be another feature and its"):
         adapted(port(NEEDS={"late": "rows"}))
+    listed = {"rows": (0, 1), "late": (0, 1)}
+    choices = SequenceChoices(lambda: ("small",), lambda *_: listed, needs={"late": ("rows", 3)})
+    rule = r"^NEEDS\['late'\] = \('rows', 3\), but should be one of the values \(0, 1\)"
+    with pytest.raises(ValueError, match=rule):
+        choices.features("small", "generate", [(1, 0)])
 
 
 def test_models_that_cannot_be_listed_are_refused_as_a_wrong_port() -> None:

@@ -191,6 +191,7 @@ def test_a_crash_or_hang_is_found_shrunk_and_confirmed(tmp_path: Path, fault: st
     # A process of its own replays the saved case: no worker of the campaign is lost.
     again = fuzz_faulty(tmp_path / "project", *options, when="cu_seqlens[-1] > 2", fault=fault)
     assert "warning" not in again.stdout + again.stderr
+    assert [entry.verdict for entry in record_of(tmp_path / "project").corpus] == ["FAILED"]
 
 
 @pytest.mark.parametrize(

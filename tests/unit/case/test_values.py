@@ -163,6 +163,12 @@ def test_every_case_comes_back_from_json_as_it_was(case: Case) -> None:
     assert same(Case(**fields), case)
 
 
+def test_a_pool_of_transposed_states_is_one_piece_of_memory() -> None:
+    pool = Tensor("float32", (524_290, 1, 64, 64), None, (4096, 4096, 1, 64))
+    case = a_case(steps=(call("divide", x=pool),))
+    assert Case.from_json(case.to_json()).steps == case.steps
+
+
 @pytest.mark.parametrize(
     "value", [object(), {1, 2}, bytearray(b"1"), 1j, [object()], Case], ids=lambda value: type(value).__name__
 )
