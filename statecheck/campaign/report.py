@@ -105,11 +105,17 @@ def bucket_entry(bucket: BucketRecord, record: CampaignRecord) -> Entry:
 
 
 def group_entry(group: Cause, record: CampaignRecord) -> Entry:
-    """The failure with the smallest input, and which other properties fail at the same call and place."""
+    """The failure with the smallest input, and which other properties fail for the same cause, see `statecheck.case.bucket.Cause`."""
     first, *others = group
+    case = case_of(first)
+    shared = (
+        "with the same model and features"
+        if case is not None and case.model
+        else "at the same call and place"
+    )
     entry = bucket_entry(first, record)
     names = list(dict.fromkeys(bucket.property for bucket in others))
-    also = [("also fails", f"{first_names(names, _MOST_NAMES)}, at the same call and place")] if names else []
+    also = [("also fails", f"{first_names(names, _MOST_NAMES)}, {shared}")] if names else []
     return replace(entry, rows=(*entry.rows, *also))
 
 

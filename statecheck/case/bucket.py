@@ -105,6 +105,17 @@ def line_of(outcome: Outcome) -> str:
     return f"{at.function}: {at.text}" if at is not None else ""
 
 
+_NUMBERS = re.compile(r"\d+")
+
+
+def _words_of(outcome: Outcome) -> str:
+    """The error's name and its first line, without numbers; "" where the call returned."""
+    if not isinstance(outcome, Raised):
+        return ""
+    first, *_ = outcome.message.splitlines() or [""]
+    return f"{outcome.exception}: {_NUMBERS.sub('', first)}"
+
+
 _PLAIN = frozenset({"add_request", "step"})
 """What happens in nearly every scenario of an engine."""
 _SIZE = re.compile(r"max_|num_blocks|num_stages|_size|_tokens")
@@ -117,14 +128,15 @@ class Cause:
 
     An engine, or a library of sequences, has few calls, whose outcomes name a law: there the call and the place say little. Failures of an engine
     count as one cause where, in their smallest inputs, the same features are on and the same things happen. Those of a library count as one where
-    they are of the same model and the same features of its context, whatever operation shows them.
+    they are of the same model and the same features of its context, whatever operation shows them; an error is another cause than wrong logits, and than other errors.
 
     Args:
         function: the documents' name of what was called first with a wrong outcome, "" where no single call shows it.
         place: where in its result or in memory, without indices.
         fault: the kind of the device's fault, or the name of the sanitizer's finding; "" for a wrong answer.
         own: what a port itself calls that function, if that is known.
-        raised: the function of the subject whose line raised, with that line, see `Bucket`.
+        raised: the function of the subject whose line raised, with that line, see `Bucket`; of a library in another process, where no line is known,
+            the error's words without its numbers.
         setting: of an engine or a library, the features that are on, and what happens beside plain steps; "" for any other subject.
     """
 
@@ -151,7 +163,7 @@ def cause_of(case: Case) -> Cause:
         return Cause(function, bucket.rule, bucket.fault, setting=_setting(last_scenario(case)))
     call = case.calls[number]
     function = str(call.named["kernel"]) if call.function == "harness.launch" else call.function
-    raised = line_of(case.actual[number])
+    raised = line_of(case.actual[number]) or (_words_of(case.actual[number]) if case.model else "")
     name = own_name(case, number)
     return Cause(function, _place(case, number), bucket.fault, name, raised, _setting(last_scenario(case)))
 

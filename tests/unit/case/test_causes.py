@@ -33,8 +33,10 @@ def test_defects_of_an_engine_that_break_one_law_are_several_causes(law: str) ->
     assert len(set(keys.values())) == len(keys), keys
 
 
-def a_sequence_case(model: str, operation: str, law: str, raised: str = "", **features: Any) -> Case:
-    broken = record("SequenceLaws", **vars(SequenceLaws()) | {law: "something is wrong"})
+def a_sequence_case(
+    model: str, operation: str, law: str, raised: str = "", said: str = "", **features: Any
+) -> Case:
+    broken = record("SequenceLaws", **vars(SequenceLaws()) | ({law: "something is wrong"} if law else {}))
     made = call("Sequences", model=model, seed=0, features=features, bind="library")
     operations: dict[str, dict[str, Any]] = {
         "extend": {"rows": [(0, (1,))], "features": {}},
@@ -42,7 +44,7 @@ def a_sequence_case(model: str, operation: str, law: str, raised: str = "", **fe
         "generate": {"sequence": 0, "n": 1, "features": {}},
     }
     asked = call(f"Sequences.{operation}", self=Name("library"), context=0, **operations[operation])
-    outcome = Raised(raised, "no") if raised else Returned(record("SequenceStep", broken=broken))
+    outcome = Raised(raised, said) if raised else Returned(record("SequenceStep", broken=broken))
     return a_case(
         steps=(made, asked),
         expected=(Returned(record("Sequences")), Returned(RIGHT)),
@@ -61,6 +63,17 @@ def test_other_models_features_and_errors_are_other_causes() -> None:
         a_sequence_case("nemotron_h", "extend", "logits"),
         a_sequence_case("mamba2", "extend", "logits"),
         a_sequence_case("mamba2", "extend", "logits", step=1),
+        a_sequence_case("mamba2", "extend", "", "RuntimeError", "rewind to 3 is not supported"),
+        a_sequence_case("mamba2", "extend", "", "RuntimeError", "shape {1, 3} differs"),
     ]
-    assert len({cause_of(case).key for case in cases}) == 3
+    assert len({cause_of(case).key for case in cases}) == 5
     assert cause_of(cases[2]).setting == "mamba2, step=1"
+
+
+def test_one_error_of_a_library_is_one_cause_whatever_call_and_numbers_show_it() -> None:
+    shown = [
+        ("extend", "rewind to 3 is not supported"),
+        ("generate", "rewind to 12 is not supported\nat line 4"),
+    ]
+    keys = {cause_of(a_sequence_case("mamba2", name, "", "RuntimeError", said)).key for name, said in shown}
+    assert len(keys) == 1
