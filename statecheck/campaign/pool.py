@@ -128,7 +128,7 @@ def spawn_worker(setting: Setting, gpu: Gpu) -> WorkerHandle:
 class WorkerHandle:
     """A worker, and the task that it is busy with.
 
-    `ready`: it has imported what it needs. `isolated`: the subject never runs in its own process. `silence`: seconds since its last message.
+    `ready`: it has imported what it needs. `isolated`: the subject never runs in its own process. `silence`: seconds since its last message, but those without a core.
     """
 
     process: Forked
@@ -142,7 +142,8 @@ class WorkerHandle:
     def __post_init__(self) -> None:
         self.pid = self.process.pid
         self._searches = False
-        self._looked_at = self._asked_at = time.monotonic()
+        self._asked_at = time.monotonic()
+        self._restart_clock()
 
     def assign(self, task: Task) -> None:
         """Send it a task; if it has ended since, that is seen with its next messages."""
@@ -177,6 +178,7 @@ class WorkerHandle:
 
     def _restart_clock(self) -> None:
         self.silence, self._looked_at = 0.0, time.monotonic()
+        self._without_core = self.process.seconds_without_core
 
     def overdue(self, time_limit: float) -> WorkerLost | None:
         """The event that the worker is lost, if it has been silent for too long.
@@ -186,7 +188,9 @@ class WorkerHandle:
         """
         now = time.monotonic()
         # While the coordinator itself was stopped, it could not read what the worker sent.
-        self.silence += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        passed = min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        before, self._without_core = self._without_core, self.process.seconds_without_core
+        self.silence += max(passed - (self._without_core - before), 0.0)
         self._looked_at = now
         if not self.ready:
             limit, what = limits.CAMPAIGN_START, "a worker was not ready"

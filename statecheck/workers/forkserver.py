@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from statecheck import rooms
@@ -43,6 +44,8 @@ _TRIES = 3
 NO_DEVICE = ""
 """In place of a device: neither torch nor Triton is imported."""
 _WORKER = f"{__package__}.server:main"
+_SHARE_WITHOUT_CORE = 0.05
+"""Of the limit: a process that waited less for a core had its time."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,28 @@ class Forked:
     def is_alive(self) -> bool:
         self.join(0.0)
         return self.exitcode is None
+
+    @property
+    def seconds_without_core(self) -> float:
+        """How long its main thread was ready to run, and had no core; 0 where the system does not say. Other threads and children do not count."""
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            return int(Path(f"/proc/{self.pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+        return 0.0
+
+    def sends(self, pipe: Connection, limit: float) -> bool:
+        """Wait until there is something to read from its pipe, or so many seconds are over; those without a core do not count.
+
+        Raises:
+            OSError: the pipe is closed.
+        """
+        waited, rest = self.seconds_without_core, limit
+        while not (sent := pipe.poll(rest)):
+            # On a busy machine the process has had less time than the clock says.
+            before, waited = waited, self.seconds_without_core
+            rest = waited - before
+            if rest < _SHARE_WITHOUT_CORE * limit:
+                break
+        return sent
 
     def kill(self, patience: float = 0.0) -> int:
         """Kill it, if it does not end by itself within `patience` seconds; how it ended. It is gone when this returns."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -26,15 +25,6 @@ from statecheck.workers.forkserver import device_worker, fork_with_pipe, kernels
 DONE, FAULT, ERROR, COMPILING = "done", "fault", "error", "compiling"
 """The result; the fault that ended the worker; an exception; compiling has "begun" or is "done", and the answer is still to come."""
 _STARTS = 3
-_SHARE_OF_WAITING = 0.05
-"""Of the limit: a process that waited less for a core had its time."""
-
-
-def waited_for_a_core(pid: int) -> float:
-    """Seconds that the main thread of a process was ready to run, and had no core; 0 where the system does not say. Other threads and children do not count."""
-    with suppress(OSError, IndexError, ValueError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-    return 0.0
 
 
 @dataclass(frozen=True)
@@ -111,15 +101,8 @@ class WorkerProcess:
         return answer
 
     def _received(self, limit: float) -> Answer:
-        waited, rest = waited_for_a_core(self.pid), limit
         try:
-            while not (has_answered := self._way.poll(rest)):
-                # On a busy machine the process has had less time than the clock says.
-                before, waited = waited, waited_for_a_core(self.pid)
-                rest = waited - before
-                if rest < _SHARE_OF_WAITING * limit:
-                    break
-            if has_answered:
+            if self._process.sends(self._way, limit):
                 answer: Answer = pickle.loads(self._way.recv_bytes())  # noqa: S301 - what our own processes wrote
                 return answer
         except (EOFError, OSError):

@@ -226,8 +226,10 @@ class Recurrences:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
         target = None
         if x.dtype == torch.bfloat16 and num_accepted is not None and _is_plain(query_start_loc, None):
-            read = slots.gather(1, num_accepted[:, None].long() - 1)
-            slots, target, num_accepted = read[:, 0], slots[:, 0], None
+            read, first = slots.gather(1, num_accepted[:, None].long() - 1)[:, 0], slots[:, 0]
+            # Where a layer reads a slot, it has one to write.
+            if not ((read != NULL) & (first == NULL)).any():
+                slots, target, num_accepted = read, first, None
         is_plain = _is_plain(query_start_loc, num_accepted)
         tokens = slice(len(slots) if is_plain else None)
         with launch_of_defaults(states, states.shape[-1]):

@@ -298,10 +298,15 @@ def _corrected_twice(s: RecordedScenario) -> bool:
 
 
 def _sooner_than_its_token(s: RecordedScenario) -> bool:
-    """Whether a decode runs wrong tokens fewer executed steps behind its row before than there are stages."""
-    before = s.executed[-s.settings["stages"] : -1]
-    is_decode = s.row["computed"] >= s.prompt(s.request) > 0
-    return s.law == "tokens" and is_decode and any(s.request in step for step in before)
+    """Whether a decode runs wrong tokens fewer executed steps behind its row before than there are stages. A stage that is late
+    runs the last row in a later step.
+    """
+    steps = [number for number, step in enumerate(s.executed) if s.request in step]
+    if s.law != "tokens" or len(steps) < 2:
+        return False
+    before, last = steps[-2:]
+    is_decode = s.executed[last][s.request]["computed"] >= s.prompt(s.request) > 0
+    return is_decode and last - before < s.settings["stages"]
 
 
 def _preempts(call: Call) -> bool:

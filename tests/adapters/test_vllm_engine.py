@@ -143,6 +143,17 @@ def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
     return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, case.actual[-1]))
 
 
+def late(case: Case) -> Case:
+    """The last row runs in a step of its own without rows, in a stage that is late."""
+    last = case.actual[-1]
+    assert isinstance(last, Returned)
+    fields = dict(last.value.fields)
+    scheduled = record("LiveStep", scheduled=fields["scheduled"], outputs={}, findings=(), finished=())
+    wrong = Returned(record("LiveStep", **{**fields, "scheduled": {}}))
+    steps, actual = (*case.steps, case.steps[-1]), (*case.actual[:-1], Returned(scheduled), wrong)
+    return replace(case, steps=steps, actual=actual)
+
+
 def updated(connector: str, *calls: str) -> Case:
     """The last of these calls of an engine raises."""
     made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
@@ -405,6 +416,8 @@ def goes_on_behind_a_pause(
         ("sooner_than_its_token", in_stages(True, True), True),
         ("sooner_than_its_token", in_stages(True, True, stages=3), True),
         ("sooner_than_its_token", in_stages(False, True, stages=3), True),
+        ("sooner_than_its_token", late(in_stages(True, True, stages=3)), True),
+        ("sooner_than_its_token", late(in_stages(False, True)), False),
         ("sooner_than_its_token", in_stages(False, True), False),
         ("sooner_than_its_token", in_stages(False), False),
         ("sooner_than_its_token", in_stages(True, async_scheduling=True), False),

@@ -23,7 +23,12 @@ ISOLATED = True
 SECONDS = 2.0
 MEGABYTES = 256
 _LONG = 7
-_FAULTS = {"aborts": os.abort, "hangs": lambda: time.sleep(60), "takes memory": lambda: bytearray(1 << 30)}
+_FAULTS = {
+    "aborts": os.abort,
+    "hangs": lambda: time.sleep(60),
+    "slow": lambda: time.sleep(1.5),
+    "takes memory": lambda: bytearray(1 << 30),
+}
 __all__ = ["drop", "features", "fork", "length", "load", "roll_back", "save"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from statecheck.case.raised import DIED, HANG, Faulted
 from statecheck.subject.subject import NotOffered
+from statecheck.workers.forkserver import Forked
 from subjects.sequences.library import Isolated
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.served import PortError
@@ -37,6 +39,17 @@ def test_a_model_that_ends_or_keeps_its_process_is_a_fault_of_that_call(
     assert raised.value.fault.kind == kind
     context = library.new(model, 0, {})
     assert library.call(model, "extend", context, [(0, [1, 2])])
+
+
+def test_seconds_in_which_a_model_had_no_core_do_not_count_as_hanging(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolated_port, "SECONDS", 0.5)
+    monkeypatch.setattr(Forked, "seconds_without_core", property(lambda _: 0.9 * time.monotonic()))
+    slow = Isolated(PortModule.of(isolated_port))
+    context = slow.new("slow", 0, {})
+    assert slow.call("slow", "extend", context, [(0, _LONG)])
+    slow.close()
 
 
 def test_memory_beyond_the_limit_is_not_given(library: Isolated) -> None:

@@ -105,6 +105,8 @@ def is_fixed(task: Replay, actor: Actor) -> None:
 class _Process:
     """In place of a worker's process, a thread."""
 
+    seconds_without_core = 0.0
+
     def __init__(self, body: Body, actor: Actor, canary: CanaryResult | None, replay: Replaying) -> None:
         """`canary`: None where that ends the process."""
         self._body, self._actor, self._canary, self.pid = body, actor, canary, actor.pid

@@ -29,14 +29,21 @@ def code_of(record: CampaignRecord) -> int:
 # A silent worker.
 
 
-def test_time_in_which_the_coordinator_did_not_run_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_in_which_the_coordinator_or_the_worker_did_not_run_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    process, pipe = cast(Any, SimpleNamespace(pid=1)), cast(Any, SimpleNamespace(send=lambda task: None))
-    worker = WorkerHandle(process, pipe, Gpu(""), ready=True)
+    process = SimpleNamespace(pid=1, seconds_without_core=0.0)
+    pipe = SimpleNamespace(send=lambda task: None)
+    worker = WorkerHandle(cast(Any, process), cast(Any, pipe), Gpu(""), ready=True)
     worker.assign(Explore(EXACT, 1, 1))
     now += 600.0
     assert worker.overdue(30.0) is None
+    for _ in range(600):
+        now += 0.5
+        process.seconds_without_core += 0.49
+        assert worker.overdue(30.0) is None
     for _ in range(60):
         now += 0.5
         lost = worker.overdue(30.0)
