@@ -2,6 +2,7 @@
 
     python -m lab.planted --groups align,engines --only "first program"
     python -m lab.planted --groups vllm,sglang --examples 400
+    python -m lab.planted --groups llamacpp --only infill --seeds 1,2,3
 
 Each defect is tried in a process of its own, a defect of a release in the environment of that release. Every row is printed, and all
 rows are in build/planted.md at the end.
@@ -14,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,15 +27,15 @@ from statecheck.rooms import FOLDER
 from statecheck.subject import load
 from statecheck.util.text import visible
 from statecheck.workers.forkserver import kernels_of
-from tests.helpers.hunts import hunt
+from tests.helpers.hunts import SEEDS, hunt
 from tests.helpers.planted import IN_IMPL
 
 _HEAD = """# Planted defects
 
-*Examples*: how many it took until the property failed. *Smallest input* and *failure* are of the failing example, which is shrunk with `--shrink` alone.
+*Examples*: how many it took until the property failed, and *seconds*, which include shrinking; with `--seeds` of each seed. *Smallest input* and *failure* are of the failing example, which is shrunk with `--shrink` alone.
 
-| group | defect | found by | examples | smallest input | failure |
-|---|---|---|---|---|---|
+| group | defect | found by | examples | seconds | smallest input | failure |
+|---|---|---|---|---|---|---|
 """
 _NOT_FOUND = "not found"
 
@@ -47,6 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--groups", default=",".join(IN_IMPL), help=f"some of {','.join(ALL_GROUPS)}")
     made.add_argument("--only", default="", help="defects whose name has this in it")
     made.add_argument("--examples", type=int, default=500, help="of each property, at most (default 500)")
+    made.add_argument(
+        "--seeds",
+        default="",
+        help="each of these by itself, as 1,2,3; without it the first of three that finds it",
+    )
     made.add_argument("--shrink", action="store_true", help="shrink what is found")
     made.add_argument("--out", type=Path, default=FOLDER / "build" / "planted.md")
     for hidden in ("--subject", "--properties"):
@@ -62,6 +69,7 @@ def _rows(defect: HuntedDefect, options: argparse.Namespace) -> list[str]:
         python = release_python(subject, defect.release) if defect.release else sys.executable
         command = [str(python), "-m", "lab.planted", "--subject", planted.subject]
         command += ["--properties", ",".join(defect.found_by), "--examples", str(options.examples)]
+        command += ["--seeds", options.seeds]
         printed = subprocess.run(
             [*command, *["--shrink"] * options.shrink],
             cwd=FOLDER,
@@ -83,12 +91,28 @@ def _hunt(options: argparse.Namespace) -> None:
     profiles.register()
     subject = load(options.subject)
     tested = load_properties()
+    each: list[Sequence[int]] = [[int(seed)] for seed in options.seeds.split(",") if seed] or [SEEDS]
     for name in options.properties.split(","):
-        catch = hunt(
-            tested[name], subject, shrink=options.shrink, max_examples=options.examples, sanitized=True
-        )
-        cells = (str(catch.examples), catch.smallest, catch.seen) if catch else (_NOT_FOUND, "", "")
-        print(f"{name} | {' | '.join(_cell(cell) for cell in cells)} |", flush=True)
+        counts, seconds, first = list[str](), list[str](), None
+        for seeds in each:
+            started = time.monotonic()
+            catch = hunt(
+                tested[name],
+                subject,
+                shrink=options.shrink,
+                seeds=seeds,
+                max_examples=options.examples,
+                sanitized=True,
+            )
+            counts.append(str(catch.examples) if catch else _NOT_FOUND)
+            seconds.append(f"{time.monotonic() - started:.1f}")
+            first = first or catch
+        cells = [
+            ", ".join(counts),
+            ", ".join(seconds),
+            *((first.smallest, first.seen) if first else ("", "")),
+        ]
+        print(f"{name} | {' | '.join(map(_cell, cells))} |", flush=True)
 
 
 def _cell(text: str) -> str:
@@ -109,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(row, flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text("\n".join([_HEAD.rstrip("\n"), *rows]) + "\n", encoding="utf-8")
-    return 1 if any(f"| {_NOT_FOUND} |" in row for row in rows) else 0
+    return 1 if any(_NOT_FOUND in row.split(" | ")[3] for row in rows) else 0
 
 
 if __name__ == "__main__":

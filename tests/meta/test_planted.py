@@ -125,6 +125,7 @@ def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) 
         ("vllm", "preempted request comes back"),
         ("vllm", "get the block behind"),
         ("vllm", "convolution is copied into the temporal"),
+        ("vllm", "eight requests"),
         ("vllm-all", "column of their last scheduled token"),
         ("vllm-connectors", "another block"),
         ("vllm-connectors", "too early"),
@@ -139,6 +140,7 @@ def test_defects_of_a_group_have_distinct_names_and_name_properties(group: str) 
         ("sglang-functions", "only the first layer"),
         ("llamacpp", "as long"),
         ("llamacpp", "without the last layer"),
+        ("llamacpp", "as an infill"),
     ],
 )
 def test_a_defect_of_a_release_is_found(group: str, word: str) -> None:

@@ -400,6 +400,13 @@ _DRAFTED = LiveWorld(num_spec=1, num_blocks=40)
 _WITH_MODEL = replace(_DRAFTED, method="eagle")
 _OVERLAPPED = replace(_WITH_MODEL, async_scheduling=True)
 _EVERY = LiveWorld(num_blocks=60, mamba_cache_mode="all")
+_MOST_DRAFTED = LiveWorld(
+    block_size=16,
+    num_blocks=60,
+    max_model_len=LONGEST_OF_WIDE,
+    max_num_batched_tokens=2 * (1 + MOST_DRAFTS),
+    num_spec=MOST_DRAFTS,
+)
 
 SITUATIONS: Mapping[str, LiveStory] = {
     "a hit of which the draft's block is dropped": LiveStory(
@@ -443,6 +450,13 @@ SITUATIONS: Mapping[str, LiveStory] = {
     "a hit in the row of a request that ended with accepted drafts": LiveStory(
         replace(_DRAFTED, max_num_seqs=1),
         (LiveAdd(9, max_tokens=3), _STEP, LiveTurns((1,)), LiveAdd(1, shared=9)),
+    ),
+    "steps in which nearly all of many drafts are accepted, across the ends of blocks": LiveStory(
+        _MOST_DRAFTED, (LiveAdd(9, max_tokens=40), _STEP, LiveTurns((MOST_DRAFTS - 1,), times=4))
+    ),
+    "more requests in a step than a vector of eight has room for": LiveStory(
+        LiveWorld(num_blocks=80, max_num_seqs=MANY_REQUESTS[-1]),
+        (*(LiveAdd(1 + number % 3, max_tokens=4) for number in range(10)), LiveTurns(times=4)),
     ),
     "other weights while a request runs, and the same prompt again": LiveStory(
         LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveWeights(), LiveAdd(1, shared=9))
