@@ -28,10 +28,15 @@ from statecheck.case.values import Expected, Outcome, Raised, Record, Refusal, R
 from statecheck.reference import rule_for
 from statecheck.report.scenario_timeline import broken_law
 from statecheck.subject import Subject, is_engine
+from statecheck.subject.loading import project_of
 from statecheck.util.text import brief, first_names
 
 _LAWS = {laws.__name__: laws for laws in (BrokenLaws, SequenceLaws)}
 _NO_FAILURE = "No call fails that an engine or a library offers: none raises an error, ends the process, or takes too long."
+_IF_REFUSED = (
+    "Where the library refuses this in words, the port raises NotImplementedError; where it reports that nothing has changed, "
+    "the port returns False (docs/sequences.md#what-an-operation-says)."
+)
 _BETTER_SAID_BY = dict.fromkeys((after_v1_steps, after_v2_steps), after_step)
 """Rules that only say for which rows another one decides."""
 _SOURCE = re.compile(r"\bSource:\s+(.*?)\.?\s*\Z", re.DOTALL)
@@ -115,9 +120,19 @@ def _rows(case: Case, release: str, note: str) -> Iterator[tuple[str, str]]:
                 yield "actual", brief(brief_outcome(compared_part(expected, actual)), _LONGEST_ROW)
             # The other fields of a step tell the laws what happened; no rule has a value for them.
             yield "not compared", "" if whole else first_names(unchecked(expected, actual), _MOST_NAMES)
+    yield "if refused", _IF_REFUSED if _may_be_refused(case) else ""
     yield "in a served text", served_text(case)
     yield "rule", f"{rule.words} ({rule.source})" if rule is not None else ""
     yield "confirmed", note
+
+
+def _may_be_refused(case: Case) -> bool:
+    """Whether a call of a user's own port of a library raised: the ports of releases know what their libraries refuse."""
+    failure = case.failure
+    if failure is None or failure.call is None or not case.model or project_of(case.subject) is not None:
+        return False
+    outcome = case.actual[failure.call]
+    return isinstance(outcome, Raised) and outcome.kind == "refusal"
 
 
 def _lines_within(room: int, texts: Iterable[str]) -> Iterator[str]:

@@ -62,6 +62,23 @@ def test_a_report_names_the_law_and_not_a_reordering_that_did_not_happen(
     )
 
 
+@pytest.mark.parametrize(
+    ("subject", "outcome", "is_told"),
+    [
+        ("my_port", Raised("RuntimeError", "rewind is not supported"), True),
+        ("my_port", Raised("worker died", "SIGABRT", kind="fault"), False),
+        ("transformers", Raised("RuntimeError", "rewind is not supported"), False),
+    ],
+)
+def test_a_port_that_raises_is_told_what_a_refusal_is(subject: str, outcome: Outcome, is_told: bool) -> None:
+    case = a_reordering_case(outcome)
+    found = outcome_difference(RIGHT, outcome, places=False)
+    assert found is not None
+    failure = failure_of(found, RIGHT, outcome, function="Sequences.extend", call=1, shown="")
+    rows = dict(failure_entry(replace(case, failure=failure, subject=subject)).brief.rows)
+    assert ("NotImplementedError" in rows.get("if refused", "")) is is_told
+
+
 def test_each_saved_case_of_an_engine_names_a_law() -> None:
     cases = [Case.load(path) for path in sorted((ROOT / "docs/findings").glob("*.json"))]
     broken = [
