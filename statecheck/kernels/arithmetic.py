@@ -682,23 +682,41 @@ def operation(
         compute = _math(name, operands[0])
     else:
         compute = _triton(name, operands, result, attributes) if dialect == "tt" else None
-    return None if compute is None else _of_scalars_too(compute, operands)
+    if compute is None:
+        return None
+    found = _of_scalars_too(compute, operands)
+    return _of_counts(_COUNTS[name], found) if name in _COUNTS and operands[0] != "i1" else found
+
+
+_COUNTS = {"divsi": operator.floordiv, "remsi": operator.mod}
+
+
+def _of_counts(exact: Function, compute: Function) -> Function:
+    """Indices are divided by sizes, mostly: that needs no number of NumPy's."""
+    return lambda a, b: exact(a, b) if type(a) is type(b) is int and a >= 0 < b else compute(a, b)
+
+
+_PYTHON = (int, bool)
 
 
 def _of_scalars_too(compute: Function, operands: tuple[str, ...]) -> Function:
     """What computes on NumPy's numbers and arrays, of Python's integers as well."""
     dtypes = [DTYPES[element] for element in operands]
 
+    def unary(value: Any) -> Any:
+        return plain(compute(dtypes[0](value) if type(value) in _PYTHON else value))
+
     def call(*values: Any) -> Any:
-        found = compute(
-            *(
-                dtype(value) if type(value) is int or type(value) is bool else value
-                for dtype, value in zip(dtypes, values, strict=True)
+        return plain(
+            compute(
+                *[
+                    dtype(value) if type(value) in _PYTHON else value
+                    for dtype, value in zip(dtypes, values, strict=True)
+                ]
             )
         )
-        return plain(found)
 
-    return call
+    return unary if len(operands) == 1 else call
 
 
 def _arith(

@@ -253,6 +253,8 @@ def _within(addresses: list[int], nbytes: int, place: Range | None) -> list[int]
 
 
 _FAR = 1 << 64
+_FEW = 200
+"""Touches that a loop looks through sooner than NumPy."""
 
 
 class _Seen:
@@ -274,6 +276,8 @@ class _Seen:
     def near(self, touch: Touch) -> list[Touch]:
         if len(self.touches) == 1:
             return self.touches
+        if len(self.touches) < _FEW:
+            return [one for one in self.touches if one.low < touch.high and one.high > touch.low]
         lows, highs = np.frombuffer(self._lows, np.int64), np.frombuffer(self._highs, np.int64)
         found = np.flatnonzero((lows < touch.high) & (highs > touch.low))
         return [self.touches[number] for number in found.tolist()]
