@@ -21,6 +21,7 @@ from statecheck.execution.example import EarlierExamples, Examples
 from statecheck.execution.executors import Executor
 from statecheck.execution.run import Expectation, rules_of
 from statecheck.subject import Subject
+from statecheck.subject.known import KnownDefectMatcher
 
 PortFactory = Callable[[], AbstractContextManager[Executor]]
 
@@ -168,7 +169,8 @@ def diagnose(case: Case, scene: Scene) -> Diagnosis:
 
 def _with_dependency(case: Case, alone: Confirmation, scene: Scene, fresh: PortFactory) -> Diagnosis:
     rules = rules_of(scene.subject.profile)
-    found = with_earlier_calls(case, scene.earlier, fresh, rules, scene.seconds)
+    known = scene.subject.known_defects
+    found = with_earlier_calls(case, scene.earlier, fresh, rules, scene.seconds, known)
     if found is not None:
         confirmation = confirm(found, fresh, _TIMES)
         if confirmation.repeated == confirmation.times:
@@ -221,15 +223,21 @@ def _explained(case: Case, subject: Subject) -> Case:
 
 
 def with_earlier_calls(
-    case: Case, earlier: EarlierExamples, fresh: PortFactory, rules: Expectation, seconds: float
+    case: Case,
+    earlier: EarlierExamples,
+    fresh: PortFactory,
+    rules: Expectation,
+    seconds: float,
+    known: KnownDefectMatcher,
 ) -> Case | None:
     """The case behind the fewest earlier calls with which it fails in a fresh process; None where none are found in time.
 
     Args:
         fresh: a port whose subject runs in a new process.
         rules: what to expect of the earlier calls.
+        known: the subject's declared defects, which an earlier example of another property may show.
     """
-    search = _SequenceSearch(case, fresh, rules, time.monotonic() + seconds)
+    search = _SequenceSearch(case, fresh, rules, time.monotonic() + seconds, known)
     before = tuple(example for example in earlier.lately if example != case.steps)
     at_failure = earlier.at_failure
     for examples, failing in (
@@ -254,8 +262,11 @@ def _by_size(examples: Iterable[Sequence[Step]]) -> Examples:
 class _SequenceSearch:
     """Delta debugging over examples, then over their steps; what fails comes last."""
 
-    def __init__(self, case: Case, fresh: PortFactory, rules: Expectation, until: float) -> None:
+    def __init__(
+        self, case: Case, fresh: PortFactory, rules: Expectation, until: float, known: KnownDefectMatcher
+    ) -> None:
         self._case, self._fresh, self._rules, self._until = case, fresh, rules, until
+        self._known = known
         self._functions = _suspected(case)
 
     def shortest(self, examples: Examples) -> Case | None:
@@ -290,7 +301,7 @@ class _SequenceSearch:
             unfit = None
             try:
                 with self._fresh() as port:
-                    run = _SequenceRun(self._case, examples, port, self._rules, self._until)
+                    run = _SequenceRun(self._case, examples, port, self._rules, self._until, self._known)
                     found = run.failed(self._functions)
                     if found is not None:
                         return found
@@ -309,9 +320,15 @@ class _SequenceRun:
     """Examples one behind the other; `unfit` is the number of one that cannot be among them."""
 
     def __init__(
-        self, case: Case, examples: Examples, port: Executor, rules: Expectation, until: float
+        self,
+        case: Case,
+        examples: Examples,
+        port: Executor,
+        rules: Expectation,
+        until: float,
+        known: KnownDefectMatcher,
     ) -> None:
-        self._case, self._examples, self._until = case, examples, until
+        self._case, self._examples, self._until, self._known = case, examples, until, known
         together = replace(case, steps=tuple(chain(*examples)), expected=(), actual=())
         self._rerun = Rerun(together, port, expect=rules)
         self.unfit: int | None = None
@@ -332,12 +349,15 @@ class _SequenceRun:
     def _accepted(self, found: Case, functions: frozenset[str]) -> tuple[Case, Examples] | None:
         failure, own = found.failure, self._case.failure
         assert failure is not None
-        if failure.function not in functions:
+        kept = self._until_step(len(found.steps))
+        # The property that drew an earlier example is not known.
+        is_earlier = len(kept) < len(self._examples)
+        if failure.function not in functions or (is_earlier and self._known.find_of_any_property(found)):
             self._leave_out(len(found.steps))
             return None
         # The same bucket as before: it is the same finding.
         rule = own.rule if own is not None else failure.rule
-        return replace(found, failure=replace(failure, rule=rule)), self._until_step(len(found.steps))
+        return replace(found, failure=replace(failure, rule=rule)), kept
 
     def _leave_out(self, steps: int) -> None:
         number = len(self._until_step(steps)) - 1

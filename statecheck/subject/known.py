@@ -194,11 +194,13 @@ class KnownDeviation:
 
     def fitting(self, case: Case) -> tuple[Symptom, ...]:
         """The symptoms with the fields of a case's failure, whatever their conditions; none where the defect does not cover the property."""
+        alike = self.alike(case)
+        return alike if alike and self.covers(case.property_id) else ()
+
+    def alike(self, case: Case) -> tuple[Symptom, ...]:
+        """The symptoms with the fields of a case's failure, whatever their conditions and the property."""
         failure = case.failure
-        if failure is None:
-            return ()
-        fitting = tuple(symptom for symptom in self.shown_by if symptom.fits(failure))
-        return fitting if fitting and self.covers(case.property_id) else ()
+        return () if failure is None else tuple(symptom for symptom in self.shown_by if symptom.fits(failure))
 
     def shows_in(self, case: Case, profile: Profile) -> bool:
         """Whether a failing case is one of the defect's.
@@ -297,6 +299,10 @@ class KnownDefectMatcher:
     def find(self, case: Case) -> KnownDeviation | None:
         """The first declared defect that the case shows; None where it is new. Raises nothing that a condition raises."""
         return next((one for one in self.given if self._accepts(one, case, one.fitting(case))), None)
+
+    def find_of_any_property(self, case: Case) -> KnownDeviation | None:
+        """As `find`, of a case of which it is not known which property drew it."""
+        return next((one for one in self.given if self._accepts(one, case, one.alike(case))), None)
 
     def nearest(self, case: Case) -> str:
         """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or "".

@@ -27,6 +27,7 @@ from statecheck.execution.example import EarlierExamples
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.run import rules_of
 from statecheck.report.scripts.script import repro_script
+from statecheck.subject.known import Condition, KnownDeviation, Symptom
 from statecheck.workers.port import InWorker
 from subjects import Subject, load
 from tests.helpers.cases import a_case, subject_of
@@ -159,6 +160,19 @@ def test_an_earlier_example_that_fails_alone_takes_the_case_s_place(tmp_path: Pa
     assert diagnosis.note == "Repeated in 3 of 3 fresh workers."
 
 
+def test_an_earlier_example_of_a_declared_defect_of_another_property_takes_no_case_s_place(
+    tmp_path: Path,
+) -> None:
+    of_seven = Condition(inputs=lambda case, _: "7" in repr(case.calls))
+    symptom = Symptom("value", "prepare_chunk_offsets", "result", condition=of_seven)
+    declared = (KnownDeviation("another/property", "https://example.org/1", symptom),)
+    with found_on(tmp_path, POISONS_ITSELF) as found:
+        found.subject.known_deviations = declared
+        found.earlier.forget_failure()
+        diagnosis = found.diagnosis()
+    assert (diagnosis.case.steps, diagnosis.depends_on) == (found.case.steps, EARLIER_CALLS)
+
+
 @pytest.mark.parametrize(
     ("body", "flags", "depends_on"),
     [(OF_THIS_PROCESS, True, EARLIER_CALLS), (EVERY_THIRD, False, CHANCE)],
@@ -207,7 +221,8 @@ def test_arguments_of_earlier_calls_may_be_lists() -> None:
     # Without time, no sequence is tried.
     subject = load("impl")
     port = partial(InWorker, "impl", "cpu", spare=False)
-    assert with_earlier_calls(a_case(), earlier, port, rules_of(subject.profile), 0.0) is None
+    rules, known = rules_of(subject.profile), subject.known_defects
+    assert with_earlier_calls(a_case(), earlier, port, rules, 0.0, known) is None
 
 
 @pytest.mark.parametrize(
