@@ -563,6 +563,25 @@ FINER_CONNECTED: Mapping[str, LiveStory] = {
         LiveWorld(connector="async", num_spec=1, method="eagle", async_scheduling=True, checkpoints=True),
         (LiveAdd(9, max_tokens=2), LiveAdd(1, max_tokens=1, shared=8)),
     ),
+    # Blocks that are freed behind a step in flight are given up from the last group on.
+    "a hit of one recurrent group that another one, which lost its state first, shortens": LiveStory(
+        LiveWorld(
+            kinds=("mamba2", "gdn"),
+            num_blocks=16,
+            max_num_batched_tokens=4,
+            connector="async",
+            async_scheduling=True,
+        ),
+        (
+            LiveAdd(8, max_tokens=8),
+            _STEPS,
+            LiveAbort(),
+            LiveTurns(times=2),
+            LiveAdd(13),
+            LiveTurns(times=5),
+            LiveAdd(2, shared=8),
+        ),
+    ),
 }
 """Of engines that are the V2 model runner's alone."""
 
