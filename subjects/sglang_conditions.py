@@ -166,7 +166,7 @@ def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
     settings, last = dict(case.calls[0].named["settings"].fields), case.actual[-1]
     late = any(name == "delay_copies" and given["to_host"] for name, given in _calls(case).all)
     copies = str(settings.get("host_policy", "")).startswith("write_through")
-    messages = "Can not alloc mamba cache", "Not enough space for mamba ping pong idx"
+    messages = "Can not alloc mamba cache", "Cannot alloc mamba for load_back", "Not enough space for mamba"
     return (
         copies and late and isinstance(last, Raised) and any(message in last.message for message in messages)
     )

@@ -53,6 +53,8 @@ class LiveLaws:
     """By request that waits for a load, (group, key) of what could be hit, and of what a connector had, when the load began."""
     _loads: set[str] = field(default_factory=set)
     """Requests that waited for a load behind the step before."""
+    _room: int = 0
+    """Slots behind the step before that a load from host memory might have taken."""
     _begun: dict[str, int] = field(default_factory=dict)
     """By request, the tokens that were computed when its last step began; none where it has begun again since."""
 
@@ -109,14 +111,18 @@ class LiveLaws:
         """A request that begins hits what could be hit before the step, and is still there behind it, or loads what a connector had for all of its blocks.
 
         The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers. A
-        request that was loaded hits, and loads, what there was when its load began, too.
+        request that was loaded hits, and loads, what there was when its load began, too. A load from host memory needs a slot for the request and
+        one for the prefix: nothing there is to be hit where the requests that begin, and a chunk that is cached before them, may find too few.
         """
         moved = seen.transfers
+        begun = sum(decided.begins for decided in seen.scheduled.values())
+        loads_fit, self._room = self._room > 2 * begun, seen.room
         offered = self._keys(seen.published)
+        reachable = {key for key in offered if seen.host is None or loads_fit or key[1] < seen.host}
         has = self._keys(moved.offered if moved is not None else ())
         keys, stored = (
             {(group, key) for group, _, key in now & before}
-            for now, before in ((offered, self._offered), (has, self._stored))
+            for now, before in ((reachable, self._offered), (has, self._stored))
         )
         self._offered, self._stored = offered, has
         loads = set() if moved is None else {*moved.loading_after.values(), *moved.waiting}

@@ -1,6 +1,6 @@
 """What the laws of a whole engine see of a step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,6 +133,7 @@ class SlotPool:
         cached: as the tree of prefixes lists them.
         held: by requests, each slot once.
         shared: whether requests may hold what is cached, as a prefix.
+        copied: those that a copy to host memory reads that is not done.
     """
 
     group: int
@@ -141,6 +142,7 @@ class SlotPool:
     cached: Sequence[int]
     held: Mapping[str, Sequence[int]]
     shared: bool
+    copied: Collection[int] = ()
 
 
 @dataclass
@@ -164,6 +166,8 @@ class ObservedStep:
             the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published`, and `host_memory`.
         host_memory: of each buffer of a stage that the device reads for a batch: its values as the batch was prepared, and as its output came.
         ended: requests that came to their end in the step, and were not aborted; none where the adapter does not say.
+        host: of an engine that loads from host memory what may be hit, the number of the first block there.
+        room: of such an engine, slots of states behind the step that are free, or have a prefix that nothing uses.
     """
 
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
@@ -183,3 +187,5 @@ class ObservedStep:
     stages: Sequence[tuple[int, "ObservedStep"]] = ()
     host_memory: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = ()
     ended: Sequence[str] = ()
+    host: int | None = None
+    room: int = 0

@@ -53,6 +53,8 @@ _LAZY_DRAFTS = replace(
     _DRAFTS, strategy="extra_buffer_lazy", max_mamba_cache_size=7, max_total_tokens=96, max_running_requests=2
 )
 _HOST = replace(_SCARCE, host_policy="write_through")
+# A step is a chunk of a scan, so that a prompt of three chunks leaves as many states in as many steps, while the first is copied.
+_CAPPED = replace(_OVERLAP, states_per_path=2, chunked_prefill_size=4, host_policy="write_through")
 _STORAGE = replace(_HOST, max_total_tokens=64, max_mamba_cache_size=12, storage_policy="wait_complete")
 _SIDE_STATES = replace(_LAST, side_states=True)
 _FEW_STATES = replace(
@@ -103,11 +105,11 @@ CONFIGURATIONS = (
         "where a request gets its second slot when it comes to a boundary"),
     _radix("radix-engine/mixed", _MIXED, (MIXED,),
         "where decodes run in one batch with a chunk of another request's prompt"),
-    _radix("radix-engine/capped", replace(_OVERLAP, states_per_path=2), (CAPPED,),
-        "where the tree drops states of a path that has more than two"),
+    _radix("radix-engine/capped", _CAPPED, (CAPPED,),
+        "where the tree drops states of a path that has more than two, but those that are copied to host memory"),
     _radix("radix-engine/side-states-tree", _SIDE_STATES, (HIT,),
         "where a slot has more states than those of its layers, as those of Qwen4-Exp have"),
-    _radix("radix-engine/side-states-host", replace(_SIDE_STATES, host_policy="write_through", max_total_tokens=36), (HOST,),
+    _radix("radix-engine/side-states-host", replace(_SIDE_STATES, host_policy="write_through"), (HOST,),
         "where these are copied to host memory, too"),
     _radix("radix-engine/no-cache", replace(_OVERLAP, radix_cache=False, strategy="no_buffer"), (BATCH,),
         "where there is no tree of prefixes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,11 @@ def test_requests_share_the_keys_of_a_cached_prefix() -> None:
 )
 def test_a_slot_with_two_owners_or_none_is_named(wrong: SlotPool, found: tuple[str, str]) -> None:
     assert broken(wrong) == [found]
+
+
+def test_a_slot_is_not_free_while_it_is_copied_to_host_memory() -> None:
+    late = replace(pool([1, 2], [3], {"r0": [4]}), copied=[2, 3, 4])
+    assert broken(late) == [("saved", "slot 2 of group 1 is free, and a copy to host memory still reads it")]
 
 
 def test_the_first_slot_with_two_owners_is_reported_with_a_request_that_has_it() -> None:

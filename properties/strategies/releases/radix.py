@@ -413,8 +413,10 @@ def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
     named += [_ends_at_boundaries(world)] * (world.num_spec > 0)
     named += [_prompts_at_once(world)] * (world.kind == "mamba2")
     # Prefixes fill the slots of states before they fill those of keys.
-    short = world.max_total_tokens >= KEYS_THAT_REMAIN and world.max_mamba_cache_size <= SCARCE_STATES
-    named += [_many_prefixes(world)] * 4 * (bool(world.host_policy) and short)
+    scarce = bool(world.host_policy) and world.max_mamba_cache_size <= SCARCE_STATES
+    named += [_many_prefixes(world)] * 4 * (scarce and world.max_total_tokens >= KEYS_THAT_REMAIN)
+    # Where a request has one slot of states, one is enough for it, but not for a load.
+    named += [_loads_beside_copies(world)] * 4 * (scarce and world.strategy == "no_buffer")
     named += [_long_prompts(world)] * (world.page_size > 1)
     if world.storage_policy:
         named = [_prefixes_in_storage(world)]
@@ -430,13 +432,14 @@ def _stories_of(world: RadixWorld) -> st.SearchStrategy[RadixStory]:
 
 def _many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
     """Short requests fill the slots of states with prefixes; then several run at once, while copies to host memory keep prefixes locked."""
+    chunk = world.mamba_chunk_size
     short = st.builds(
-        lambda own: (LiveAdd(own, max_tokens=1), LiveTurns(times=2)), st.integers(world.mamba_chunk_size, 10)
+        lambda own: (LiveAdd(own, max_tokens=1), LiveTurns(times=2)), st.integers(chunk, chunk + 6)
     )
     filled = st.lists(short, min_size=world.max_mamba_cache_size - 3, max_size=world.max_mamba_cache_size)
     # Several chunks of a scan each, so that each leaves several states.
     long = st.builds(
-        LiveAdd, own=st.integers(2 * world.mamba_chunk_size, LONGEST_STEP), max_tokens=st.integers(2, 12)
+        LiveAdd, own=st.integers(min(2 * chunk, LONGEST_STEP), LONGEST_STEP), max_tokens=st.integers(2, 12)
     )
     running = st.lists(long, min_size=1, max_size=world.max_running_requests)
     late = st.builds(LateCopies, st.sampled_from((6, 4, 2)), st.just(0))
@@ -445,6 +448,27 @@ def _many_prefixes(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...
         late,
         filled,
         running,
+    )
+
+
+def _loads_beside_copies(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEvent, ...]]:
+    """A prefix that host memory alone has comes back while late copies lock most slots of states, so that its load finds few, one or none."""
+    late, wait = LateCopies(to_host=MOST_LATE), LiveTurns(times=4)
+
+    def of(own: int, running: int, locked: int, steps: int) -> tuple[RadixEvent, ...]:
+        short = LiveAdd(own, max_tokens=1)
+        events: list[RadixEvent] = [
+            LiveAdd(12, max_tokens=1),
+            wait,
+            *(short, wait) * world.max_mamba_cache_size,
+        ]
+        events += [late, *[LiveAdd(4, max_tokens=12)] * running]
+        events += [short, *[LiveTurns(times=steps)] * (steps > 0)] * locked
+        return (*events, LiveAdd(1, shared=12), wait)
+
+    locked = world.max_mamba_cache_size // 2
+    return st.builds(
+        of, st.integers(3, 6), st.integers(1, 2), st.integers(locked, locked + 2), st.integers(0, 1)
     )
 
 

@@ -4,6 +4,7 @@ A scenario is a sequence of calls with plain values. `step` is a turn of the rel
 be made, and the release expects one of them in a process: the next scenario with the same settings gets the same one, emptied.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
 from subjects.sglang.engine.host import COPIES
+from subjects.sglang.engine.host_tier import HOST
 from subjects.sglang.engine.loop import (
     generate,
     message,
@@ -67,7 +69,7 @@ class RadixEngine:
         self.paused = False
         self.started: set[str] = set()
         self.closed: dict[str, float] = {}
-        """Sessions that were closed, and when."""
+        """Sessions that were closed, and when the engine took that in, behind its own look for closed sessions in the same turn."""
         self.idle_since: float | None = None
 
     def add_request(
@@ -125,7 +127,7 @@ class RadixEngine:
 
     def close_session(self, id: str) -> None:  # noqa: A002
         """A session ends; the release gives back what it keeps when it looks for such sessions."""
-        self.closed[id] = self.running.sessions.now
+        self.closed[id] = math.inf
         self.inputs.append(message("CloseSessionReqInput", session_id=id))
 
     def second_passes(self) -> None:
@@ -210,6 +212,7 @@ class RadixEngine:
         inputs, self.inputs = [*(self._woken() if self.paused else []), *self.inputs], []
         self.paused = self.rest is not None
         now = self.running
+        self.closed = {name: min(at, now.sessions.now) for name, at in self.closed.items()}
         now.turn(inputs)
         seen = ObservedStep(rows=now.rows, owners=now.owners, outputs=now.outputs, idle=now.idle)
         seen.ended = [name for name in now.finished if name not in now.aborted]
@@ -233,6 +236,8 @@ class RadixEngine:
         seen.pools = now.pools.observed(held, pages, slots)
         if now.host is not None:
             seen.pools += now.host.observed(cached, now.storage.held() if now.storage else ((), ()))
+            unused = [prefix for prefix in cached if prefix.state is not None and not prefix.locked]
+            seen.host, seen.room = HOST, len(seen.pools[STATES].free) + len(unused)
         if now.host is None and not now.sessions.open:
             seen.locked = [len(prefix.tokens) for prefix in cached if prefix.locked]
         seen.published = [stored for prefix in cached for stored in self._published(prefix)]

@@ -5,9 +5,10 @@ The two streams go on without each other; in each of them copies are done in the
 """
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
@@ -86,16 +87,23 @@ def _decode(ends: Any, last: Any, free: Any, out: Any, _: Any, page: int, *__: A
 
 
 _USERS = "managers.cache_controller", "mem_cache.l2_transfer"
+Places = frozenset[tuple[int, int]]
+"""The address of a tensor, and a place along its first dimension."""
+
+
+def places_in(tensors: Sequence[Any], places: Iterable[int]) -> Places:
+    """These places of each of the tensors."""
+    return frozenset(product((tensor.data_ptr() for tensor in tensors), places))
 
 
 @dataclass
 class _Waiting:
-    """Work of a stream, not before a turn: a copy to places in tensors, or an event behind copies."""
+    """Work of a stream, not before a turn: a copy of places in tensors to places in others, or an event behind copies."""
 
     turn: int
     act: Callable[[], None]
-    targets: frozenset[int] = frozenset()
-    places: frozenset[int] = frozenset()
+    written: Places = frozenset()
+    read: Places = frozenset()
 
 
 @dataclass
@@ -112,13 +120,12 @@ class Copies:
     current: "CopyStream | None" = None
     """Where copies are asked for; None for the stream of the forward, which waits for nothing."""
 
-    def add(self, late: int, act: Callable[[], None], targets: Sequence[Any], places: Sequence[int]) -> None:
-        """A copy to `places`, along the first dimension of each of the `targets`."""
+    def add(self, late: int, act: Callable[[], None], written: Places, read: Places) -> None:
+        """A copy to places that it writes from places that it reads."""
         if self.current is None:
             act()
             return
-        addresses = frozenset(tensor.data_ptr() for tensor in targets)
-        self.current.waiting.append(_Waiting(self.turn + late, act, addresses, frozenset(places)))
+        self.current.waiting.append(_Waiting(self.turn + late, act, written, read))
         self.current.go_on(self.turn)
 
     def begin_turn(self) -> None:
@@ -134,11 +141,21 @@ class Copies:
         for stream in self.streams:
             stream.synchronize()
 
-    def places_in(self, tensors: Sequence[Any]) -> set[int]:
+    def written_in(self, tensors: Sequence[Any]) -> set[int]:
         """Places in these tensors to which a copy is not done yet."""
+        return self._in(tensors, [copy.written for copy in self._waiting()])
+
+    def read_in(self, tensors: Sequence[Any]) -> set[int]:
+        """Places in these tensors from which a copy is not done yet."""
+        return self._in(tensors, [copy.read for copy in self._waiting()])
+
+    def _waiting(self) -> list[_Waiting]:
+        return [copy for stream in self.streams for copy in stream.waiting]
+
+    @staticmethod
+    def _in(tensors: Sequence[Any], copies: Sequence[Places]) -> set[int]:
         addresses = {tensor.data_ptr() for tensor in tensors}
-        waiting = [copy for stream in self.streams for copy in stream.waiting]
-        return {place for copy in waiting if copy.targets & addresses for place in copy.places}
+        return {place for places in copies for address, place in places if address in addresses}
 
 
 COPIES = Copies()

@@ -5,7 +5,7 @@ from typing import Any
 
 from oracle.lifecycle.observed import SlotPool, Stored
 from subjects.kit.objects import names_in
-from subjects.sglang.engine.host import COPIES, install_late_copies
+from subjects.sglang.engine.host import COPIES, install_late_copies, places_in
 from subjects.sglang.engine.pools import filled, filled_rows, side_states, window_of
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, RECURRENT_LAYERS, STATES
 from subjects.sglang.engine.tree import Prefix, tree_lists_nodes
@@ -53,7 +53,8 @@ def copy_to_host(
             for at, layer in enumerate(src_ptrs):
                 dst_ptrs[at // layers][target // page_size, at % layers] = layer[source : source + page_size]
 
-    COPIES.add(COPIES.to_host, copy, dst_ptrs, [target // page_size for _, target in pages])
+    written = places_in(dst_ptrs, [target // page_size for _, target in pages])
+    COPIES.add(COPIES.to_host, copy, written, places_in(src_ptrs, [source for source, _ in pages]))
 
 
 def copy_from_host(
@@ -74,7 +75,8 @@ def copy_from_host(
                 layer[target : target + page_size] = host[source // page_size, layer_id]
 
     places = [slot for _, target in pages for slot in range(target, target + page_size)]
-    COPIES.add(COPIES.from_host, copy, dst_ptrs, places)
+    read = places_in(src_ptrs, [source // page_size for source, _ in pages])
+    COPIES.add(COPIES.from_host, copy, places_in(dst_ptrs, places), read)
 
 
 def _pages(sources: Any, targets: Any, page: int) -> list[tuple[int, int]]:
@@ -116,8 +118,8 @@ class HostMemory:
     def published(self, name: str, count: int, prefix: Prefix) -> Iterator[Stored]:
         """The data that a hit of a prefix loads, as its end is the end of `count` tokens of a request."""
         first = count - len(prefix.host_keys)
-        late_pages = COPIES.places_in([self.keys.k_buffer, self.keys.v_buffer])
-        late_states = COPIES.places_in([self.states.temporal_buffer, *self.states.conv_buffer])
+        late_pages = COPIES.written_in([self.keys.k_buffer, self.keys.v_buffer])
+        late_states = COPIES.written_in([self.states.temporal_buffer, *self.states.conv_buffer])
         for at in range(0, len(prefix.host_keys), self.page):
             page = prefix.host_keys[at] // self.page
             if page in late_pages:

@@ -111,6 +111,13 @@ class Pools:
     def _buffers(self) -> list[Any]:
         return [*self.keys.full_kv_pool.k_buffer, *self.keys.full_kv_pool.v_buffer]
 
+    def _layers(self) -> list[Any]:
+        return [
+            memory[layer]
+            for memory in (*self.states.conv, self.states.temporal)
+            for layer in range(len(memory))
+        ]
+
     def pages_of(self, request: Any) -> list[int]:
         """Pages of keys that a request uses, those of a prefix that it shares among them."""
         held = request.kv
@@ -144,21 +151,23 @@ class Pools:
         all_pages = range(1, self.allocator.size // self.page + 1)
         kept = {name: self.pages_of(request) for name, request in requests.items()}
         held = {name: self.slots_of(request) for name, request in requests.items()}
+        copied_pages = {slot // self.page for slot in COPIES.read_in(self._buffers())}
         return [
-            SlotPool(ATTENTION, all_pages, free, pages, kept, shared=True),
+            SlotPool(ATTENTION, all_pages, free, pages, kept, shared=True, copied=copied_pages),
             SlotPool(
-                STATES, range(1, states.size + 1), states.free_slots.tolist(), slots, held, shared=False
+                STATES,
+                range(1, states.size + 1),
+                states.free_slots.tolist(),
+                slots,
+                held,
+                shared=False,
+                copied=COPIES.read_in(self._layers()),
             ),
         ]
 
     def late_slots(self) -> tuple[set[int], set[int]]:
         """Slots of keys, and of states, to which a copy from host memory is not done yet."""
-        layers = [
-            memory[layer]
-            for memory in (*self.states.conv, self.states.temporal)
-            for layer in range(len(memory))
-        ]
-        return COPIES.places_in(self._buffers()), COPIES.places_in(layers)
+        return COPIES.written_in(self._buffers()), COPIES.written_in(self._layers())
 
     def keys_at(self, slots: Sequence[int], layer: int | None = None) -> list[tuple[int, ...]]:
         """Of each layer's keys, and of each layer's values, the states that slots name; of one layer, if it has a number."""
