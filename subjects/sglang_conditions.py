@@ -162,14 +162,21 @@ def _copied_before_it_came(case: Case, _: Profile) -> bool:
 
 
 def _no_slot_while_copies_run(case: Case, _: Profile) -> bool:
-    """With prefixes that are copied to host memory when they are cached, late, an allocation of a slot of states fails."""
+    """With prefixes that are copied to host memory when they are cached, an allocation of a slot of states fails while a copy of a prefix may still run."""
     settings, last = dict(case.calls[0].named["settings"].fields), case.actual[-1]
-    late = any(name == "delay_copies" and given["to_host"] for name, given in _calls(case).all)
+    late, turn, copied = 0, 0, 0
+    for made, outcome in zip(case.calls, case.actual, strict=True):
+        step = outcome.value if isinstance(outcome, Returned) else None
+        if made.function.endswith("delay_copies"):
+            late = made.named["to_host"]
+        elif made.function.endswith("step"):
+            turn += 1
+            if late and isinstance(step, Record) and step["scheduled"]:
+                copied = turn + late
     copies = str(settings.get("host_policy", "")).startswith("write_through")
     messages = "Can not alloc mamba cache", "Cannot alloc mamba for load_back", "Not enough space for mamba"
-    return (
-        copies and late and isinstance(last, Raised) and any(message in last.message for message in messages)
-    )
+    fails = isinstance(last, Raised) and any(message in last.message for message in messages)
+    return copies and fails and copied >= turn
 
 
 def _prompts(case: Case) -> Mapping[str, tuple[int, ...]]:

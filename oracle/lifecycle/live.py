@@ -112,13 +112,18 @@ class LiveLaws:
 
         The last token is computed always, since its logits are needed. The key of a state is the state behind the tokens that the key covers. A
         request that was loaded hits, and loads, what there was when its load began, too. A load from host memory needs a slot for the request and
-        one for the prefix: nothing there is to be hit where the requests that begin, and a chunk that is cached before them, may find too few.
+        one for the prefix, and keeps the prefix before it in its slot: nothing there is to be hit where the requests that begin, that prefix, and a chunk
+        that is cached before them, may find too few.
         """
         moved = seen.transfers
         begun = sum(decided.begins for decided in seen.scheduled.values())
-        loads_fit, self._room = self._room > 2 * begun, seen.room
+        loads_fit, self._room = self._room > 2 * begun + 1, seen.room
         offered = self._keys(seen.published)
-        reachable = {key for key in offered if seen.host is None or loads_fit or key[1] < seen.host}
+        reachable = {
+            key
+            for key in offered
+            if seen.first_host_block is None or loads_fit or key[1] < seen.first_host_block
+        }
         has = self._keys(moved.offered if moved is not None else ())
         keys, stored = (
             {(group, key) for group, _, key in now & before}

@@ -166,7 +166,7 @@ class ObservedStep:
             the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published`, and `host_memory`.
         host_memory: of each buffer of a stage that the device reads for a batch: its values as the batch was prepared, and as its output came.
         ended: requests that came to their end in the step, and were not aborted; none where the adapter does not say.
-        host: of an engine that loads from host memory what may be hit, the number of the first block there.
+        first_host_block: of an engine that loads from host memory what may be hit, the number of the first block there.
         room: of such an engine, slots of states behind the step that are free, or have a prefix that nothing uses.
     """
 
@@ -187,5 +187,5 @@ class ObservedStep:
     stages: Sequence[tuple[int, "ObservedStep"]] = ()
     host_memory: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = ()
     ended: Sequence[str] = ()
-    host: int | None = None
+    first_host_block: int | None = None
     room: int = 0

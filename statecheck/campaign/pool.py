@@ -178,7 +178,7 @@ class WorkerHandle:
 
     def _restart_clock(self) -> None:
         self.silence, self._looked_at = 0.0, time.monotonic()
-        self._without_core = self.process.seconds_without_core
+        self._excused, self._without_core = 0.0, self.process.seconds_without_core
 
     def overdue(self, time_limit: float) -> WorkerLost | None:
         """The event that the worker is lost, if it has been silent for too long.
@@ -189,8 +189,12 @@ class WorkerHandle:
         now = time.monotonic()
         # While the coordinator itself was stopped, it could not read what the worker sent.
         passed = min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
+        # The system may tell of a long wait for a core at its end alone; of a process that has ended, it tells nothing.
         before, self._without_core = self._without_core, self.process.seconds_without_core
-        self.silence += max(passed - (self._without_core - before), 0.0)
+        self._excused += max(self._without_core - before, 0.0)
+        excused = min(self._excused, passed)
+        self._excused -= excused
+        self.silence += passed - excused
         self._looked_at = now
         if not self.ready:
             limit, what = limits.CAMPAIGN_START, "a worker was not ready"

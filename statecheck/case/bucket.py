@@ -105,7 +105,7 @@ def line_of(outcome: Outcome) -> str:
     return f"{at.function}: {at.text}" if at is not None else ""
 
 
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 def _words_of(outcome: Outcome) -> str:

@@ -684,14 +684,14 @@ def operation(
         compute = _triton(name, operands, result, attributes) if dialect == "tt" else None
     if compute is None:
         return None
-    found = _of_scalars_too(compute, operands)
-    return _of_counts(_COUNTS[name], found) if name in _COUNTS and operands[0] != "i1" else found
+    function, division = _of_scalars_too(compute, operands), _PYTHON_DIVISIONS.get(name)
+    return function if division is None or operands[0] == "i1" else _with_python_division(division, function)
 
 
-_COUNTS = {"divsi": operator.floordiv, "remsi": operator.mod}
+_PYTHON_DIVISIONS = {"divsi": operator.floordiv, "remsi": operator.mod}
 
 
-def _of_counts(exact: Function, compute: Function) -> Function:
+def _with_python_division(exact: Function, compute: Function) -> Function:
     """Indices are divided by sizes, mostly: that needs no number of NumPy's."""
     return lambda a, b: exact(a, b) if type(a) is type(b) is int and a >= 0 < b else compute(a, b)
 

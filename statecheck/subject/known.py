@@ -301,7 +301,7 @@ class KnownDefectMatcher:
         return next((one for one in self.given if self._accepts(one, case, one.fitting(case))), None)
 
     def find_of_any_property(self, case: Case) -> KnownDeviation | None:
-        """As `find`, of a case of which it is not known which property drew it."""
+        """As `find`, of a case of which it is not known which property drew it, so that a declaration's properties do not count."""
         return next((one for one in self.given if self._accepts(one, case, one.alike(case))), None)
 
     def nearest(self, case: Case) -> str:

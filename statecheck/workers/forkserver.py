@@ -141,7 +141,7 @@ class Forked:
             return int(Path(f"/proc/{self.pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
         return 0.0
 
-    def sends(self, pipe: Connection, limit: float) -> bool:
+    def wait_for_message(self, pipe: Connection, limit: float) -> bool:
         """Wait until there is something to read from its pipe, or so many seconds are over; those without a core do not count.
 
         Raises:

@@ -102,7 +102,7 @@ class WorkerProcess:
 
     def _received(self, limit: float) -> Answer:
         try:
-            if self._process.sends(self._way, limit):
+            if self._process.wait_for_message(self._way, limit):
                 answer: Answer = pickle.loads(self._way.recv_bytes())  # noqa: S301 - what our own processes wrote
                 return answer
         except (EOFError, OSError):

@@ -70,7 +70,7 @@ class ServedModel:
         """
         try:
             self._pipe.send((method, arguments))
-            if not self._process.sends(self._pipe, self._port.seconds):
+            if not self._process.wait_for_message(self._pipe, self._port.seconds):
                 self.end()
                 raise Faulted(hang(self._port.seconds))
             kind, value = self._pipe.recv()

@@ -24,10 +24,10 @@ _KDA_CHUNKS = "sglang.kernels.ops.attention.fla.kda:chunk_kda"
 _SEGMENTS = "sglang.kernels.ops.attention.linear.seg_la"
 _TILE_OF_KEYS = 128
 _LIGHTNING = "sglang.kernels.ops.attention.linear.lightning_attn:linear_decode_forward_triton"
-_STEEPEST = -5.0
-"""The logarithm of 2**116, by 16 tokens: sums over keys are larger than an inverse."""
+_STEEPEST = -5.4
+"""The logarithm of 2**126, by 16 tokens."""
 _STEEPEST_OF_SEGMENTS = -2.6
-"""The same, by 31 tokens."""
+"""The logarithm of 2**116, by 31 tokens: sums over keys are larger than an inverse."""
 _GATING = "sglang.kernels.ops.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update"
 
 
@@ -462,7 +462,9 @@ class Recurrences:
     ) -> Any:
         """Lightning attention for prompts, by the layers' default kernel, with keys first. It divides by the decay of a block."""
         if g is not None and len(g) and float(g[0].min()) < _STEEPEST_OF_SEGMENTS:
-            raise NotOffered("seg_la_fwd of a decay whose inverse over 31 tokens, summed over keys, is no float32")
+            raise NotOffered(
+                "seg_la_fwd of a decay whose inverse over 31 tokens, summed over keys, is no float32"
+            )
         out, lengths = torch.zeros_like(v), query_start_loc.diff()
         rows, tokens = (lengths > 0).nonzero().flatten(), int(query_start_loc[-1])
         if tokens > 0 and tokens == len(rows):

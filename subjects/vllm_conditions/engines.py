@@ -306,7 +306,8 @@ def _sooner_than_its_token(s: RecordedScenario) -> bool:
         return False
     before, last = steps[-2:]
     is_decode = s.executed[last][s.request]["computed"] >= s.prompt(s.request) > 0
-    return is_decode and last - before < s.settings["stages"]
+    is_in_time = len(s.executed) - 1 - last <= max(s.settings["late_stages"], default=0)
+    return is_decode and is_in_time and last - before < s.settings["stages"]
 
 
 def _preempts(call: Call) -> bool:

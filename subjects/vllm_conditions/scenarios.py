@@ -22,6 +22,7 @@ _USUAL = {
     "kernels": False,
     "method": "ngram",
     "prefix_caching": True,
+    "late_stages": (),
     "mamba_cache_mode": "align",
     "async_scheduling": False,
     "prefix_match_unit": 0,

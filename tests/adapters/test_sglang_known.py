@@ -157,10 +157,13 @@ def in_chunks(tokens: int, chunk: int) -> Case:
     return a_case(steps=(made,), actual=(Returned(()),))
 
 
-def no_slot(policy: str, late: int, message: str = "Can not alloc mamba cache") -> Case:
-    """An allocation fails with copies that are so late."""
+def no_slot(policy: str, late: int, message: str = "Can not alloc mamba cache", idle: int = 0) -> Case:
+    """An allocation fails with copies that are so late, some steps behind a step that has a row."""
     delayed = ("delay_copies", {"to_host": late, "from_host": 0})
-    return happened(delayed, STEP, actual=(Raised("AssertionError", message),), host_policy=policy)
+    rows = [{"r0": {"begins": True}}, *[{}] * idle]
+    ran = [Returned(record("RadixStep", scheduled=row, findings=())) for row in rows]
+    ended = (Returned(None), Returned(None), *ran, Raised("AssertionError", message))
+    return happened(delayed, *[STEP] * len(ran), actual=ended, host_policy=policy)
 
 
 def says(count: int = 7, *, drafts: int = 3, aborted: tuple[str, ...] = ("r0",), **changes: Any) -> Case:
@@ -354,6 +357,8 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("no_slot_while_copies_run", no_slot("write_through", 3), True),
         ("no_slot_while_copies_run", no_slot("write_through_selective", 1), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba ping pong idx, try"), True),
+        ("no_slot_while_copies_run", no_slot("write_through", 3, idle=2), True),
+        ("no_slot_while_copies_run", no_slot("write_through", 3, idle=3), False),
         ("no_slot_while_copies_run", no_slot("write_through", 0), False),
         ("no_slot_while_copies_run", no_slot("write_back", 3), False),
         ("no_slot_while_copies_run", no_slot("", 3), False),

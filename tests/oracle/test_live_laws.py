@@ -449,16 +449,18 @@ def test_a_key_that_covers_a_token_behind_its_block_is_no_key_of_another_token(
     assert [about["tokens"] for name, _, _, about in broken if name == "hit"] == hits
 
 
-@pytest.mark.parametrize(("room", "hits"), [(3, [12]), (2, [])])
+@pytest.mark.parametrize(("room", "hits"), [(4, [12]), (3, [])])
 def test_what_host_memory_has_is_hit_where_a_request_a_prefix_and_a_chunk_find_slots(
     room: int, hits: list[int]
 ) -> None:
     seen = LiveLaws((4, 4), window=2, num_blocks=64)
     seen.add("r0", range(1, 14))
-    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12), host=20, room=room))
+    seen.managed(ObservedStep(published=published_of("r0", 4, 8, 12), first_host_block=20, room=room))
     seen.add("r1", range(1, 14))
     decided = {"r1": Decided(0, 1, 0, begins=True)}
-    behind = ObservedStep(scheduled=decided, published=published_of("r0", 4, 8, 12), host=20, room=0)
+    behind = ObservedStep(
+        scheduled=decided, published=published_of("r0", 4, 8, 12), first_host_block=20, room=0
+    )
     assert [about["tokens"] for name, _, _, about in seen.managed(behind) if name == "hit"] == hits
 
 

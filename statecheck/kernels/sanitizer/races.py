@@ -277,7 +277,9 @@ class _Seen:
         if len(self.touches) == 1:
             return self.touches
         if len(self.touches) < _FEW:
-            return [one for one in self.touches if one.low < touch.high and one.high > touch.low]
+            return [
+                earlier for earlier in self.touches if earlier.low < touch.high and earlier.high > touch.low
+            ]
         lows, highs = np.frombuffer(self._lows, np.int64), np.frombuffer(self._highs, np.int64)
         found = np.flatnonzero((lows < touch.high) & (highs > touch.low))
         return [self.touches[number] for number in found.tolist()]

@@ -237,7 +237,7 @@ class RadixEngine:
         if now.host is not None:
             seen.pools += now.host.observed(cached, now.storage.held() if now.storage else ((), ()))
             unused = [prefix for prefix in cached if prefix.state is not None and not prefix.locked]
-            seen.host, seen.room = HOST, len(seen.pools[STATES].free) + len(unused)
+            seen.first_host_block, seen.room = HOST, len(seen.pools[STATES].free) + len(unused)
         if now.host is None and not now.sessions.open:
             seen.locked = [len(prefix.tokens) for prefix in cached if prefix.locked]
         seen.published = [stored for prefix in cached for stored in self._published(prefix)]

@@ -75,8 +75,8 @@ def copy_from_host(
                 layer[target : target + page_size] = host[source // page_size, layer_id]
 
     places = [slot for _, target in pages for slot in range(target, target + page_size)]
-    read = places_in(src_ptrs, [source // page_size for source, _ in pages])
-    COPIES.add(COPIES.from_host, copy, places_in(dst_ptrs, places), read)
+    # What a copy reads is asked for in the pools of the device alone.
+    COPIES.add(COPIES.from_host, copy, places_in(dst_ptrs, places), frozenset())
 
 
 def _pages(sources: Any, targets: Any, page: int) -> list[tuple[int, int]]:

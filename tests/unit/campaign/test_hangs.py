@@ -44,6 +44,8 @@ def test_time_in_which_the_coordinator_or_the_worker_did_not_run_does_not_count(
         now += 0.5
         process.seconds_without_core += 0.49
         assert worker.overdue(30.0) is None
+    process.seconds_without_core = 0.0  # as of a process that has ended
+    assert worker.overdue(30.0) is None
     for _ in range(60):
         now += 0.5
         lost = worker.overdue(30.0)
