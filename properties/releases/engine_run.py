@@ -143,8 +143,10 @@ class EngineRun:
         before = len(self.quiet)
         if self.all_end():
             return
-        left = ", ".join(self.alive)
-        seen = f"after {len(self.quiet) - before} steps without arrivals, requests {left} are not finished"
+        left = (
+            f"requests {', '.join(self.alive)} are not finished" if self.alive else "the engine is not idle"
+        )
+        seen = f"after {len(self.quiet) - before} steps without arrivals, {left}"
         self.trial.finds(stated(seen, "should be", place="progress", function=f"{self.engine}.step"))
 
     def all_end(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 from statecheck.case.values import Call, Raised, Record, Returned
@@ -219,10 +220,9 @@ def _stuck_after_loads(s: RecordedScenario) -> bool:
 
 
 def _saves_for_ever(s: RecordedScenario) -> bool:
-    """Whether all requests are gone, and host memory still got other blocks in the last steps."""
-    last = s.returned[-_LAST:]
-    gone = bool(last) and not s.waiting and not any(dict(step["scheduled"]) for step in last)
-    return gone and len({tuple(step["saved"]) for step in last}) > 2
+    """Whether all requests are gone, and host memory still got other blocks in the steps behind the last row."""
+    quiet = itertools.takewhile(lambda step: not step["scheduled"], reversed(s.returned))
+    return not s.waiting and len({tuple(step["saved"]) for step in quiet}) > 2
 
 
 def _behind_rows(s: RecordedScenario) -> Iterator[tuple[Record | None, list[Call]]]:

@@ -144,9 +144,18 @@ class RecordedScenario:
     @property
     def waiting(self) -> list[str]:
         """Requests that have neither ended nor been aborted."""
-        aborted = {call.named["id"] for call in self.case.calls if call.function.endswith("abort")}
-        gone = aborted.union(*(step["finished"] for step in self.returned))
-        return [name for name in self.prompts if name not in gone]
+        waiting = list[str]()
+        for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
+            step = outcome.value if isinstance(outcome, Returned) else None
+            if call.function.endswith("add_request"):
+                waiting.append(call.named["id"])
+            elif call.function.endswith("abort"):
+                waiting = [name for name in waiting if name != call.named["id"]]
+            elif call.named.get("mode") == "abort":
+                waiting.clear()
+            elif isinstance(step, Record) and step.type == "LiveStep":
+                waiting = [name for name in waiting if name not in step["finished"]]
+        return waiting
 
     @property
     def found_own(self) -> bool:

@@ -230,15 +230,16 @@ def replays(request: str = "r1", runs: int = 0, tokens: int = 1, **changes: Any)
     return replace(case, actual=(*case.actual[:-1], step((0, tokens, 0, True), True, finding)))
 
 
-def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True) -> Case:
-    """After r1 has ended, or while it waits, steps without rows, after each of which these blocks are saved."""
+def saving(connector: str, *saved: tuple[Any, ...], ends: bool = True, sleeps: str = "") -> Case:
+    """After r1 has ended, or while it waits, steps without rows, after each of which these blocks are saved; a sleep of this mode comes first."""
     shown: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
     steps = [record("LiveStep", **shown | {"saved": events}) for events in saved]
     steps[0] = record("LiveStep", **shown | {"saved": saved[0], "finished": ("r1",) if ends else ()})
     made = call("LiveEngine", settings=record("LiveSettings", connector=connector), bind="engine")
     add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
-    calls = (made, add, *[call("LiveEngine.step", turns={})] * len(saved))
-    return a_case(steps=calls, actual=(Returned(None), Returned(None), *map(Returned, steps)))
+    slept = [call("LiveEngine.sleep", level=0, mode=sleeps)] * bool(sleeps)
+    calls = (made, add, *slept, *[call("LiveEngine.step", turns={})] * len(saved))
+    return a_case(steps=calls, actual=(*[Returned(None)] * (2 + len(slept)), *map(Returned, steps)))
 
 
 def stuck(connector: str, drafts: int, **changes: Any) -> Case:
@@ -460,6 +461,8 @@ def goes_on_behind_a_pause(
         ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),)), True),
         ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ONE_LOADED), False),
         ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),), ends=False), False),
+        ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),), ends=False, sleeps="abort"), True),
+        ("saves_for_ever", saving("simple-lazy", (), ONE_LOADED, ((1, 8, "r1", 4),), ends=False, sleeps="keep"), False),
         ("saves_for_ever", saving("simple", (), ONE_LOADED, ((1, 8, "r1", 4),)), False),
         ("sat_a_step_out", sat_out(True, "V1", 2), True),
         ("sat_a_step_out", sat_out(False, "V1", 2), False),
