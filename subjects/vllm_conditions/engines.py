@@ -317,22 +317,22 @@ def _preempts(call: Call) -> bool:
 
 def _forgets_what_a_reset_preempted(s: RecordedScenario) -> bool:
     """Whether the step behind a reset that preempts raises as the connector does, or a request that such a reset
-    preempted has blocks, and got no row in the step behind the reset or later.
+    preempted has blocks, has not ended, and got no row in the step behind the reset or later. It may have been aborted: then it waits for its load, too.
     """
     ended, last = s.case.actual[-1], s.returned[-1] if s.returned else None
     forgotten, preempts = set[str](), False
     for step, calls in _behind_rows(s):
         preempts = any(map(_preempts, calls))
         if step is not None:
-            forgotten = (forgotten | set(step["preempted"] if preempts else ())) - set(
-                dict(step["scheduled"])
-            )
+            forgotten |= set(step["preempted"] if preempts else ())
+            forgotten -= set(dict(step["scheduled"]))
     if isinstance(ended, Raised):
         # The assertion of the second one has no text.
         says = {"V1": "'NoneType' object is not subscriptable", "V2": ""}[s.settings["runner"]]
         there = ended.at is None or ended.at.function == "build_connector_meta"
         return preempts and ended.message == says and there
-    return last is not None and bool(forgotten & set(s.waiting) & {name for name, *_ in last["owners"]})
+    finished = {name for step in s.returned for name in step["finished"]}
+    return last is not None and bool(forgotten & {name for name, *_ in last["owners"]} - finished)
 
 
 def _saves_placeholders(s: RecordedScenario) -> bool:

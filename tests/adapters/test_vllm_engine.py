@@ -210,15 +210,17 @@ def waits_behind(
     *later: dict[str, Any],
     preempted: tuple[str, ...] = ("r1",),
     owners: Any = (("r1", 0, 0, 5),),
+    aborted: bool = False,
 ) -> Case:
-    """Behind a step with a row of r1 comes this call, and a step without rows that says which requests were preempted, and then these."""
+    """Behind a step with a row of r1 comes this call, and a step without rows that says which requests were preempted, and then these; then r1 is aborted, or not."""
     made = call("LiveEngine", settings=record("LiveSettings", connector="mooncake"), bind="engine")
     add = call("LiveEngine.add_request", id="r1", prompt=(1,), max_tokens=9)
     shown: dict[str, Any] = {"scheduled": {}, "preempted": (), "finished": (), "owners": owners}
     changes: tuple[dict[str, Any], ...] = ({"scheduled": {"r1": {}}}, {"preempted": preempted}, *later)
     first, *rest = [Returned(record("LiveStep", **shown | changed)) for changed in changes]
-    calls = (made, add, A_STEP, reset, *[A_STEP] * len(rest))
-    return a_case(steps=calls, actual=(Returned(None), Returned(None), first, Returned(None), *rest))
+    calls = (made, add, A_STEP, reset, *[A_STEP] * len(rest), *[sleeps(0, "abort"), A_STEP] * aborted)
+    ended = (*rest, *[Returned(None), rest[-1]] * aborted)
+    return a_case(steps=calls, actual=(Returned(None), Returned(None), first, Returned(None), *ended))
 
 
 def replays(request: str = "r1", runs: int = 0, tokens: int = 1, **changes: Any) -> Case:
@@ -523,6 +525,7 @@ def goes_on_behind_a_pause(
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE), True),
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"scheduled": {"r0": {}}}, {}), True),
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"scheduled": {"r1": {}}}, {}), False),
+        ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {}, aborted=True), True),
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, {"finished": ("r1",)}), False),
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, preempted=()), False),
         ("preempted_by_a_reset_with_a_store", waits_behind(UPDATE, owners=()), False),
