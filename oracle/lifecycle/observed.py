@@ -163,7 +163,8 @@ class ObservedStep:
         transfers: of a connector, None without one.
         pools: of an engine that counts no references; the others have `references` and `free`.
         stages: of an engine whose layers are divided among stages, what a stage did with a batch, of this step or of an earlier one, by
-            the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published`, and `host_memory`.
+            the stage's number: `scheduled` and `owners` as the batch was scheduled, `rows` and `stray`, `published` as the batch was scheduled
+            with the contents behind it, and `host_memory`.
         host_memory: of each buffer of a stage that the device reads for a batch: its values as the batch was prepared, and as its output came.
         ended: requests that came to their end in the step, and were not aborted; none where the adapter does not say.
         first_host_block: of an engine that loads from host memory what may be hit, the number of the first block there.

@@ -3,7 +3,7 @@
 Each stage has the states of its own layers, and comes to a batch later than the stage before. Whenever that is, its forward runs exactly the
 rows that the batch was scheduled with, reads the states of its layers after exactly the tokens computed before the batch, writes to the blocks
 that the requests had as it was scheduled, and takes in what the stage before has made of the same tokens. No stage reads rows, tables or
-host memory of a later batch. What may be hit behind a batch has its state in each stage once that stage has run the batch.
+host memory of a later batch. What may be hit as a batch is scheduled has its state in each stage once that stage has run the batch.
 Source: the semantic invariant.
 """
 

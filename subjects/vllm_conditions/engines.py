@@ -310,6 +310,27 @@ def _sooner_than_its_token(s: RecordedScenario) -> bool:
     return is_decode and is_in_time and last - before < s.settings["stages"]
 
 
+def _passed_before_it_is_taken_in(s: RecordedScenario) -> bool:
+    """Whether a row with drafts came to the tokens of the wrong state, its result came before the stages could take it in, and the state is
+    recurrent and not the last stage's. A request that reads the state has hit it.
+    """
+    there = s.wrong["tokens"]
+    hits = (row for name, row in s.rows if name == s.request and row["begins"])
+    if s.law == "read" and not any(row["computed"] == there for row in hits):
+        return False
+    is_of_last_stage = s.wrong.get("stage", 0) == s.settings["stages"] - 1
+    if there % s.block_size or is_of_last_stage or not s.wrong.get("group", 1):
+        return False
+    for number, step in enumerate(s.steps):
+        for name in (name for name, row in step.items() if row["drafts"] and row["computed"] < there):
+            said = (dict(later["outputs"]).get(name, ()) for later in s.returned[number + 1 :])
+            behind, tokens = next(((at, tokens) for at, tokens in enumerate(said, 1) if tokens), (0, ()))
+            is_early = sum(s.runs[number + 1 : number + behind + 1]) + 1 < s.settings["stages"]
+            if is_early and there <= step[name]["computed"] + len(tokens):
+                return True
+    return False
+
+
 def _preempts(call: Call) -> bool:
     """Whether requests that run are preempted. A sleep that aborts leaves none."""
     return bool((_resets(call) and call.named.get("mode") != "abort") or call.named.get("preempt"))
@@ -442,6 +463,10 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "sooner_than_its_token": of_scenario(
         lambda s: s.settings["stages"] > 1 and not s.settings["async_scheduling"], _sooner_than_its_token
+    ),
+    "passed_before_it_is_taken_in": of_scenario(
+        lambda s: bool(s.settings["stages"] > 1 and s.speculates and s.settings["async_scheduling"]),
+        lambda s: s.found_requests and _passed_before_it_is_taken_in(s),
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted

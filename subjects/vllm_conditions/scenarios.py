@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -74,24 +75,28 @@ class RecordedScenario:
         return [{name: dict(row) for name, row in dict(step["scheduled"]).items()} for step in self.returned]
 
     @cached_property
-    def executed(self) -> list[dict[str, Row]]:
-        """`steps` without those in which the worker does not run, so that requests keep their rows.
+    def runs(self) -> list[bool]:
+        """Of each step, whether the worker runs. Where it does not, requests keep their rows.
 
-        These are the steps without rows in a pause that empties no cache, unless a request has ended since the last step, or a connector may want them.
+        It does not run in the steps without rows in a pause that empties no cache, unless a request has ended since the last step, or a connector may want them.
         """
-        executed, paused, ended = list[dict[str, Row]](), False, bool(self.settings["connector"])
+        runs, paused, ended = list[bool](), False, bool(self.settings["connector"])
         for call, outcome in zip(self.case.calls, self.case.actual, strict=True):
             paused |= self.pauses(call)
             ended |= call.function.endswith("abort")
             step = outcome.value if isinstance(outcome, Returned) else None
             if not isinstance(step, Record) or step.type != "LiveStep":
                 continue
-            rows: dict[str, Row] = {name: dict(row) for name, row in dict(step["scheduled"]).items()}
-            if rows or ended or not paused:
-                executed.append(rows)
+            rows = bool(step["scheduled"])
+            runs.append(rows or ended or not paused)
             paused &= not rows
             ended = bool(self.settings["connector"] or dict(step.fields).get("finished"))
-        return executed
+        return runs
+
+    @property
+    def executed(self) -> list[dict[str, Row]]:
+        """`steps` in which the worker runs."""
+        return list(itertools.compress(self.steps, self.runs))
 
     def pauses(self, call: Call) -> bool:
         """Whether the engine pauses with its requests and its caches as they are. An engine in stages never sleeps, see `LiveEngine.sleep`."""

@@ -49,6 +49,8 @@ def ends_with(
     request: str = "r1",
     conv: bool = False,
     prompt: int = 4,
+    stage: int = 0,
+    group: int | None = None,
     **settings: Any,
 ) -> Case:
     """A scenario that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
@@ -57,7 +59,8 @@ def ends_with(
         "tokens": tokens,
         "found": found,
         "conv": conv,
-        "group": int(law != "attention"),
+        "group": int(law != "attention") if group is None else group,
+        "stage": stage,
     }
     last = step(rows[-1], beside, (law, "seen", "wanted", about))
     actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
@@ -141,6 +144,26 @@ def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
     )
     ended = [nothing] * quiet.count(False) + [Returned(None)] * any(quiet) + [nothing] * sum(quiet)
     return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, case.actual[-1]))
+
+
+def passed_in_stages(
+    before: int, paused: int, *found: tuple[Any, ...], drafts: int = 1, last: Row = HIT[0], **more: Any
+) -> Case:
+    """A row with drafts passes a block's end. Steps without rows follow, before a pause and in it; the last of them has the row's result."""
+    rows: tuple[Row, ...] = ((0, 3, 0, True), (3, 1 + drafts, drafts, False), last)
+    given = {"law": "published", "tokens": 4, "stages": 2, "num_spec": 1, "async_scheduling": True, **more}
+    case = ends_with(*(found or (OWN,)), rows=rows, **given)
+    pause = [call("LiveEngine.sleep", level=0, mode="keep")] * (paused > 0)
+    steps = (*case.steps[:-1], *case.steps[-1:] * before, *pause, *case.steps[-1:] * (paused + 1))
+    nothing: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
+    quiet = [Returned(record("LiveStep", **nothing))] * (before + paused - 1)
+    result = Returned(record("LiveStep", **(nothing | {"outputs": {"r1": (7,)}})))
+    ended: list[Outcome] = [*quiet, result]
+    ended[before:before] = [Returned(None)] * len(pause)
+    wrong = case.actual[-1]
+    assert isinstance(wrong, Returned)
+    wrong = Returned(record("LiveStep", **dict(wrong.value.fields), outputs={}))
+    return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, wrong))
 
 
 def late(case: Case) -> Case:
@@ -428,6 +451,20 @@ def goes_on_behind_a_pause(
         ("sooner_than_its_token", in_stages(True, async_scheduling=True), False),
         ("sooner_than_its_token", in_stages(True, stages=1), False),
         ("sooner_than_its_token", in_stages(True, law="read"), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1), True),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 2), True),
+        ("passed_before_it_is_taken_in", passed_in_stages(1, 1, stages=3), True),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, law="read", last=(4, 1, 0, True)), True),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, law="read", last=(4, 1, 0, False)), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(1, 1), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(2, 0), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, stage=1), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, group=0), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, NOBODYS), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, drafts=0), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, tokens=8), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, block_size=8), False),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, async_scheduling=False), False),
         ("no_blocks_for_a_load", no_blocks("Cannot get 2 free blocks from the pool"), True),
         ("no_blocks_for_a_load", no_blocks("block_size must be divisible"), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6), True),
@@ -722,6 +759,34 @@ def test_requests_say_the_same_in_any_number_of_stages() -> None:
         (str(PYTHON), "-c", _IN_STAGES), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
     )
     assert found.stdout.splitlines()[-1:] == ["True 9 6"], found.stderr
+
+
+_BEHIND_A_PAUSE = """
+from statecheck.kernels import triton_mode
+triton_mode.prepare("cpu")
+from statecheck.subject import load
+subject = load("vllm")
+fields = {"kinds": ("mamba2",), "num_blocks": 40, "max_model_len": 32, "async_scheduling": True, "num_spec": 1, "method": "eagle"}
+for stages, between in ((2, 0), (2, 1), (3, 1), (1, 0)):
+    engine = subject.resolve("LiveEngine")(subject.construct("LiveSettings", {**fields, "stages": stages}))
+    engine.add_request("r0", tuple(range(1, 12)), 3)
+    while not any(row["computed"] == 11 for row in engine.step({"r0": 1}).scheduled.values()):
+        pass
+    for _ in range(between):
+        engine.step({"r0": 1})
+    engine.sleep(0, "keep")
+    steps = [engine.step({"r0": 1}) for _ in range(6)]
+    print(*sorted({about["stage"] for step in steps for law, *_, about in step.findings if law == "published"}))
+"""
+
+
+@pytest.mark.slow
+@needs_release
+def test_stages_lack_the_state_of_passed_drafts_only_if_no_step_copies_it_before_a_hit() -> None:
+    found = subprocess.run(
+        (str(PYTHON), "-c", _BEHIND_A_PAUSE), cwd=rooms.FOLDER, capture_output=True, text=True, check=False
+    )
+    assert found.stdout.splitlines()[-4:] == ["0", "", "0 1", ""], found.stderr
 
 
 _HIDDEN_GPU = """

@@ -228,6 +228,8 @@ class LiveEngine:
             seen.scheduled = self._decided(scheduled)
             self.preempted = sorted(scheduled.preempted_req_ids or ())
             seen.owners = self._owners()
+            if isinstance(self.worker, LivePipeline):
+                seen.published = self._published(self.memory)
             if self.connection is not None:
                 self.loading = self.connection.begin_step(seen.scheduled, seen.owners)
             output = self.worker.execute(scheduled, seen)
@@ -317,7 +319,7 @@ class LiveEngine:
         seen.idle = not (self.scheduler.has_requests() or self.in_flight or self.rests.under_way)
         seen.published = self._published(self.memory)
         if isinstance(self.worker, LivePipeline):
-            seen.stages = self.worker.observed(self._published)
+            seen.stages = self.worker.observed()
 
     def _published(self, memory: LiveMemory) -> list[tuple[Any, ...]]:
         """Of each block that may be hit: group, block, a request and how many of its tokens it stands for, contents."""

@@ -245,7 +245,7 @@ class LivePipeline:
     def execute(self, scheduled: Any, seen: ObservedStep) -> "LivePipeline.Output":
         """Send a batch to all stages, some of which run it at once."""
         self.batches.append(pickle.dumps(scheduled))
-        self.scheduled.append(seen)
+        self.scheduled.append(copy.copy(seen))
         number = len(self.batches) - 1
         for stage in range(len(self.stages)):
             late = self.late[stage] if stage < len(self.late) else 0
@@ -266,12 +266,8 @@ class LivePipeline:
     def drafts(self) -> None:
         """The scheduler gets no output of drafts: the stages send these to each other."""
 
-    def observed(self, published: Callable[[LiveMemory], list[Any]]) -> list[tuple[int, ObservedStep]]:
-        """Steps of stages since the last call, and blocks that may be hit in stages that have run all batches."""
-        last = len(self.batches)
-        for number, stage in enumerate(self.stages):
-            if self.done[number] == last:
-                self.seen.append((number, ObservedStep(published=published(stage.memory))))
+    def observed(self) -> list[tuple[int, ObservedStep]]:
+        """Steps of stages since the last call."""
         seen, self.seen = self.seen, []
         return seen
 
@@ -292,6 +288,7 @@ class LivePipeline:
             HostBuffer.read = []
             output = stage.execute(pickle.loads(self.batches[batch]), seen)  # noqa: S301 - our own
             self.read[batch] += [(number, *entry) for entry in HostBuffer.read]
+        seen.published = [(*one[:4], stage.memory.contents(*one[:2])) for one in step.published]
         if stage.rank.is_last_rank:
             self.outputs[batch] = output
         self.seen.append((number, seen))
