@@ -14,6 +14,8 @@ _LATEST = 4
 _RESTS = ("LiveEngine.update_weights", "LiveEngine.sleep")
 _LAST = 10
 """How many steps at the end of a scenario are looked at."""
+_TURNS = 60
+"""The same where requests run one after the other: each up to 16 steps, of a prompt of 64 tokens in chunks of four."""
 
 
 # The engine.
@@ -157,6 +159,19 @@ def _begins_for_ever(s: RecordedScenario) -> bool:
     last = s.steps[-_LAST:]
     begins = [row["begins"] for step in last for row in step.values()]
     return len(begins) >= _LAST // 2 and all(begins) and any(not step for step in last)
+
+
+def _preempt_themselves_in_turn(s: RecordedScenario) -> bool:
+    """Whether in the end several requests run one after the other without an output, each alone, until it is preempted itself, and one does so again."""
+    gave_up = list[str]()
+    last, ran = s.returned[-_TURNS:], ""
+    for step in itertools.dropwhile(lambda step: not step["scheduled"], last):
+        rows, preempted = dict(step["scheduled"]), step["preempted"]
+        if step["outputs"] or len(rows) + len(preempted) > 1 or not {*preempted} <= {ran}:
+            return False
+        gave_up += preempted
+        ran = next(iter(rows), ran)
+    return len(gave_up) > len({*gave_up}) > 1
 
 
 def _blocks_of_a_hit_inside(s: RecordedScenario, tokens: int) -> int:
@@ -446,6 +461,10 @@ ENGINES: Mapping[str, Condition] = {
     "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
     "waits_for_the_copy_of_a_hit": of_scenario(_hits_inside_blocks, _waits_for_more_blocks_than_there_are),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
+    "preempt_themselves_in_turn": of_scenario(
+        lambda s: s.settings["stages"] > 1 and bool(s.settings["async_scheduling"]),
+        _preempt_themselves_in_turn,
+    ),
     "no_blocks_for_a_load": of_scenario(_loads_at_once, _has_no_blocks),
     "loaded_in_its_step": of_scenario(_loads_at_once, _loaded_in_its_step),
     "saves_for_ever": of_scenario(lambda s: s.settings["connector"] == "simple-lazy", _saves_for_ever),

@@ -321,6 +321,20 @@ def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
     return replace(case, actual=(*case.actual[:-1], *steps))
 
 
+def in_turn(*turns: str, says: bool = False, **settings: Any) -> Case:
+    """For each word a step: "r1" runs alone in it, "-r1" is preempted in it, and with "" it is empty; r1 `says` a token in the last one."""
+    shown: dict[str, Any] = {"scheduled": {}, "preempted": (), "outputs": {}}
+    events: list[dict[str, Any]] = [
+        {"preempted": (turn[1:],)} if turn[:1] == "-" else {"scheduled": {turn: {}} if turn else {}}
+        for turn in turns
+    ]
+    events[-1]["outputs"] = {"r1": (7,)} if says else {}
+    case = ends_with(rows=(REST,), **{"stages": 2, "async_scheduling": True, **settings})
+    return replace(
+        case, actual=(*case.actual[:-1], *[Returned(record("LiveStep", **shown | event)) for event in events])
+    )
+
+
 def sat_out(sits_out: bool, runner: str, drafts: int, ring: int = 0, found: tuple[Any, ...] = (OWN,)) -> Case:
     row = (4, 3, drafts, False)
     case = ends_with(
@@ -483,6 +497,14 @@ def goes_on_behind_a_pause(
         ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),
         ("begins_for_ever", ends_in((ANEW,) * 10, async_scheduling=True), False),
         ("begins_for_ever", ends_in((None,) * 9 + (ANEW,), async_scheduling=True), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r2", "r2", "", "-r2", "r1", "-r1"), True),
+        ("preempt_themselves_in_turn", in_turn("-r2", "r1", "-r1", "r2", "-r2", "r1", "-r1"), True),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r2", "-r2", "r1"), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r1", "-r1", "r1", "-r1"), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r2", "r2", "-r1", "r1", "-r2"), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r2", "-r2", "r1", "-r1", says=True), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r2", "-r2", "r1", "-r1", stages=1), False),
+        ("preempt_themselves_in_turn", in_turn("r1", "-r1", "r2", "-r2", "r1", "-r1", async_scheduling=False), False),
         ("reset_with_a_step_in_flight", reset_raises(), True),
         ("reset_with_a_step_in_flight", reset_raises(at=None), True),
         ("reset_with_a_step_in_flight", reset_raises(IDLE), False),
