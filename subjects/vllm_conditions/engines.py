@@ -199,6 +199,19 @@ def _waits_for_more_blocks_than_there_are(s: RecordedScenario) -> bool:
     )
 
 
+def _waits_between_items(s: RecordedScenario) -> bool:
+    """Whether nothing runs, and a request has computed its tokens up to the end of an item, with one more before the next, for which the encoder's cache has no room beside it."""
+    if not s.returned or s.returned[-1]["scheduled"]:
+        return False
+    room = max(s.settings["max_num_batched_tokens"], *(length for _, length in s.settings["items"]))
+    last = {name: row["computed"] + row["tokens"] for name, row in s.rows}
+    return any(
+        end == first + length == second - 1 and s.prompt(name) > second and length + following > room
+        for (first, length), (second, following) in itertools.pairwise(s.settings["items"])
+        for name, end in last.items()
+    )
+
+
 # Scenarios with a connector: what was loaded for which request, and what waits for it.
 
 
@@ -460,6 +473,10 @@ ENGINES: Mapping[str, Condition] = {
     "hits_inside_blocks": of_scenario(_hits_inside_blocks, _hit_inside_beside_others),
     "saves_inside_blocks": of_scenario(_saves_inside_blocks, _crossed_there),
     "waits_for_the_copy_of_a_hit": of_scenario(_hits_inside_blocks, _waits_for_more_blocks_than_there_are),
+    "waits_between_items": of_scenario(
+        lambda s: s.settings["method"] == "eagle" and s.speculates and len(s.settings["items"]) > 1,
+        _waits_between_items,
+    ),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
     "preempt_themselves_in_turn": of_scenario(
         lambda s: s.settings["stages"] > 1 and bool(s.settings["async_scheduling"]),

@@ -23,6 +23,8 @@ _USUAL = {
     "kernels": False,
     "method": "ngram",
     "prefix_caching": True,
+    "max_num_batched_tokens": 16,
+    "items": (),
     "late_stages": (),
     "mamba_cache_mode": "align",
     "async_scheduling": False,

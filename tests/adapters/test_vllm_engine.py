@@ -321,6 +321,19 @@ def ends_in(rows: tuple[Row | None, ...], **settings: Any) -> Case:
     return replace(case, actual=(*case.actual[:-1], *steps))
 
 
+def between_items(last: Row | None = None, **settings: Any) -> Case:
+    """r1 has computed the 9 tokens of its first item and the one before it, and then ran `last`, or nothing."""
+    chosen = {
+        "items": ((1, 9), (11, 1)),
+        "max_num_batched_tokens": 8,
+        "num_spec": 1,
+        "method": "eagle",
+        "prompt": 13,
+        **settings,
+    }
+    return ends_in(((0, 8, 0, True), (8, 2, 0, False), last), **chosen)
+
+
 def in_turn(*turns: str, says: bool = False, **settings: Any) -> Case:
     """For each word a step: "r1" runs alone in it, "-r1" is preempted in it, and with "" it is empty; r1 `says` a token in the last one."""
     shown: dict[str, Any] = {"scheduled": {}, "preempted": (), "outputs": {}}
@@ -492,6 +505,12 @@ def goes_on_behind_a_pause(
         ("waits_for_the_copy_of_a_hit", left_waiting(6, prefix_match_unit=0), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, scheduled={"r1": {}}), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6, owners=(("r1", 0, 0, 5),)), False),
+        ("waits_between_items", between_items(), True),
+        ("waits_between_items", between_items(items=((1, 9), (12, 1))), False),
+        ("waits_between_items", between_items(max_num_batched_tokens=10), False),
+        ("waits_between_items", between_items(method="ngram"), False),
+        ("waits_between_items", between_items(prompt=11), False),
+        ("waits_between_items", between_items(last=(10, 1, 0, False)), False),
         ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=True), True),
         ("begins_for_ever", ends_in((ANEW, None) * 5, async_scheduling=False), False),
         ("begins_for_ever", ends_in((ANEW, REST, ANEW, None) * 3, async_scheduling=True), False),
