@@ -359,6 +359,12 @@ def _passed_before_it_is_taken_in(s: RecordedScenario) -> bool:
     return False
 
 
+def _receives_another_width(s: RecordedScenario) -> bool:
+    """Whether a stage asks for more tokens of each row than are sent."""
+    ended = s.case.actual[-1] if s.case.actual else None
+    return isinstance(ended, Raised) and " of a broadcast of " in ended.message
+
+
 def _preempts(call: Call) -> bool:
     """Whether requests that run are preempted. A sleep that aborts leaves none."""
     return bool((_resets(call) and call.named.get("mode") != "abort") or call.named.get("preempt"))
@@ -503,6 +509,9 @@ ENGINES: Mapping[str, Condition] = {
     "passed_before_it_is_taken_in": of_scenario(
         lambda s: bool(s.settings["stages"] > 1 and s.speculates and s.settings["async_scheduling"]),
         lambda s: s.found_requests and _passed_before_it_is_taken_in(s),
+    ),
+    "receives_another_width": of_scenario(
+        lambda s: bool(s.settings["stages"] > 1 and s.speculates), _receives_another_width
     ),
     "preempted_by_a_reset_with_a_store": of_scenario(
         lambda s: s.settings["connector"] == "mooncake", _forgets_what_a_reset_preempted

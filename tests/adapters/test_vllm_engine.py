@@ -289,6 +289,12 @@ def no_blocks(message: str, exception: str = "ValueError") -> Case:
     return replace(case, actual=(*case.actual[:-1], Raised(exception, message)))
 
 
+def a_broadcast(message: str, **settings: Any) -> Case:
+    """A step in two stages raises that."""
+    case = ends_with(OWN, **{"stages": 2, "num_spec": 1, **settings})
+    return replace(case, actual=(*case.actual[:-1], Raised("RuntimeError", message)))
+
+
 def left_waiting(
     free: int, like: int = 4, scheduled: Any = (), owners: Any = (), ran: bool = False, **settings: Any
 ) -> Case:
@@ -492,6 +498,9 @@ def goes_on_behind_a_pause(
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1, tokens=8), False),
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1, block_size=8), False),
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1, async_scheduling=False), False),
+        ("receives_another_width", a_broadcast("stage 0 receives (1, 2) of a broadcast of (1, 1)"), True),
+        ("receives_another_width", a_broadcast("stage 0 receives (1, 2) of a broadcast of (1, 1)", num_spec=0), False),
+        ("receives_another_width", a_broadcast("stage 0 waits for a broadcast of a batch that comes later"), False),
         ("no_blocks_for_a_load", no_blocks("Cannot get 2 free blocks from the pool"), True),
         ("no_blocks_for_a_load", no_blocks("block_size must be divisible"), False),
         ("waits_for_the_copy_of_a_hit", left_waiting(6), True),

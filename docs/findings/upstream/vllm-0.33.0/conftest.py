@@ -130,9 +130,9 @@ class Engine:
         """Hand back a sampled token, after `accepted` drafts, for each row that has computed all of its tokens."""
         sampled = []
         for name in output.num_scheduled_tokens:
-            request = self.scheduler.requests[name]
+            request = self.scheduler.requests.get(name)  # gone, where a step overlaps with the last one
             drafts = output.scheduled_spec_decode_tokens.get(name, [])[:accepted]
-            done = request.num_computed_tokens >= request.num_tokens
+            done = request is not None and request.num_computed_tokens >= request.num_tokens
             sampled.append([*drafts, 7] if done else [])
         names = list(output.num_scheduled_tokens)
         rows = {name: row for row, name in enumerate(names)}
@@ -163,17 +163,18 @@ class Engine:
 def make_engine(tmp_path, monkeypatch):
     """A function of the engine's arguments, as `vllm serve` has them."""
 
-    def make(blocks=64, runner=False, **arguments):
+    def make(blocks=64, runner=False, model_config=None, **arguments):
         monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", str(int(not runner)))
         # A compiled function of the attention layer, whose forward does not run here.
         monkeypatch.setattr("vllm._custom_ops.cpu_attn_get_scheduler_metadata", lambda **_: None)
         monkeypatch.setattr("torch.cuda.Event", lambda **_: None)  # the runner makes one where steps overlap
-        NemotronHConfig(
+        nemotron = NemotronHConfig(
             architectures=["NemotronHForCausalLM"],
             layers_block_type=["linear_attention", "full_attention"],
             max_position_embeddings=32768,
             num_nextn_predict_layers=1,
-        ).save_pretrained(tmp_path)
+        )
+        (model_config or nemotron).save_pretrained(tmp_path)
         arguments = {"max_num_batched_tokens": 8192, "num_gpu_blocks_override": blocks, **arguments}
         config = EngineArgs(str(tmp_path), skip_tokenizer_init=True, **arguments).create_engine_config()
         # The CPU platform has it off.
