@@ -1,12 +1,14 @@
 """Suites that were written for a GPU, on a CPU: tensors that ask for the device "cuda" land on the CPU.
 
 A copy between the two devices is a copy here, too, so that what a kernel changes later does not change it. Of `torch.cuda`, the functions
-that a test asks about its device are answered for one GPU of the capability that kernels are lowered for. `Tensor.is_cuda` is true of
+that a test asks about its device are answered for one GPU of the capability that kernels are lowered for; so are those of NVML, NVIDIA's library by
+which vLLM looks for a GPU, and `torch.version.cuda`, by which SGLang does. `Tensor.is_cuda` is true of
 every tensor, and `Tensor.device` is what it is: the CPU. Streams run what they are handed at once. Graphs cannot be captured.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -82,6 +84,65 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
+_ACCELERATOR: dict[str, Any] = {
+    "is_available": _returns(True),
+    "device_count": _returns(1),
+    "current_device_index": _returns(0),
+    "current_accelerator": _returns(torch.device("cuda")),
+    "current_stream": _returns(_Stream()),
+    "get_memory_info": _returns((_PROPERTIES.total_memory, _PROPERTIES.total_memory)),
+    "device_index": lambda *_: nullcontext(),
+    **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved"), _returns(0)),
+    **dict.fromkeys(("set_device_index", "set_stream", "synchronize"), _returns(None)),
+    **dict.fromkeys(("empty_cache", "empty_host_cache", "reset_peak_memory_stats"), _returns(None)),
+}
+"""Of `torch.accelerator`, which names the device that a machine has."""
+
+
+def _fills(*values: Any, at: int = 1) -> Any:
+    """A function of NVML: it writes these values to its arguments from a place on, and succeeds."""
+
+    def answer(*arguments: Any) -> int:
+        for argument, value in zip(arguments[at:], values, strict=False):
+            getattr(argument, "_obj", argument).value = value
+        return 0
+
+    return answer
+
+
+def _memory_info(_: Any, memory: Any) -> int:
+    memory._obj.total = memory._obj.free = _PROPERTIES.total_memory
+    return 0
+
+
+_NVML: dict[str, Any] = {
+    **dict.fromkeys(("nvmlInitWithFlags", "nvmlInit_v2", "nvmlShutdown"), _fills()),
+    "nvmlDeviceGetCount_v2": _fills(1, at=0),
+    "nvmlDeviceGetHandleByIndex_v2": _fills(),
+    "nvmlDeviceGetCudaComputeCapability": _fills(*_CAPABILITY),
+    "nvmlDeviceGetName": _fills(_PROPERTIES.name.encode()),
+    "nvmlDeviceGetUUID": _fills(b"GPU-00000000-0000-0000-0000-000000000000"),
+    "nvmlDeviceGetMemoryInfo": _memory_info,
+}
+_NOT_FOUND = 13
+
+
+class _Nvml:
+    """The functions of NVML that programs ask for a GPU, called as `pynvml` calls them. Each other function is not found."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("nvml"):
+            return _NVML.get(name, _returns(_NOT_FOUND))
+        raise AttributeError(name)
+
+
+class _Library(ctypes.CDLL):
+    """A library of the system, or what answers for NVML."""
+
+    def __new__(cls, name: Any = None, *_: Any, **__: Any) -> Any:
+        return _Nvml() if "libnvidia-ml" in str(name) else super().__new__(cls)
+
+
 class _Generator(torch.Generator):
     """Of random numbers, for any device."""
 
@@ -97,6 +158,10 @@ def install() -> None:
     for name, answer in _ANSWERS.items():
         setattr(torch.cuda, name, answer)
     torch.Generator = _Generator  # type: ignore[misc]
+    for name, answer in _ACCELERATOR.items():
+        setattr(torch.accelerator, name, answer)
+    torch.version.cuda = "12.8"
+    ctypes.CDLL = _Library  # type: ignore[misc]
     # Of torch.cpu, what libraries expect of any device's module.
     vars(torch.cpu).setdefault("device", _ANSWERS["device"])
     # Its mode adds the device behind ours.

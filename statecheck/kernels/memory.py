@@ -304,9 +304,9 @@ class ObservedMemory(Memory):
     def store1(self, site: Site, pointer: int, value: Any, origin: Any) -> None:
         touch = self._of_scalar("store", site, pointer, origin)
         touch.reads, touch.writes = False, True
-        touch.data = value
         self._before(touch)
         super().store1(site, pointer, value, origin)
+        touch.data = np.frombuffer(string_at(pointer, site.nbytes), np.uint8)
         self._after(touch)
 
     def store(self, site: Site, pointers: Array, values: Array, mask: Array | None, origin: Any) -> None:
@@ -380,8 +380,9 @@ class ObservedMemory(Memory):
         addresses = active(pointers)
         if origin is not None and type(origin) is not int:
             origin = active(np.broadcast_to(origin, pointers.shape))
-        if lanes is not None and values is not None:
-            values = values[lanes]
+        if values is not None:
+            values = _packed(values) if site.element == "bf16" else values
+            values = values if lanes is None else values[lanes]
         low, high, neighbours = _bounds(addresses, site.nbytes)
         return Touch(
             kind, self.program, site.line, site.nbytes, addresses, low, high, lanes, pointers.shape, origin, values,

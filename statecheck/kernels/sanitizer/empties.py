@@ -10,11 +10,14 @@ Not seen are writes through `data_ptr()` by ctypes or an extension that is no to
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -30,6 +33,7 @@ _SEEN_BY_OTHERS = {"numpy", "__array__", "__dlpack__"}
 _STORAGE_GIVEN_AWAY = {"untyped_storage", "storage", "share_memory_"}
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
+_LAUNCHERS = ("triton.", "statecheck.")
 _RUNS = 256
 """Rows picked in more runs than that count as all rows."""
 
@@ -85,6 +89,8 @@ class _Calls(TorchFunctionMode):
             self._marks.write(args[0])
         if name in _STORAGE_GIVEN_AWAY:
             self._marks.give_away(args[0])
+        if name == "data_ptr":
+            self._marks.address_taken(args[0], sys._getframe(1))
         result = func(*args, **keywords)
         if name in _EMPTIES and keywords.get("out") is None and isinstance(result, torch.Tensor):
             self._marks.add(result)
@@ -217,6 +223,18 @@ class _Marks:
             self._drop_dead()
             self._blocks[storage.data_ptr()] = _StorageBytes(storage, self._dead)
             self._watch.shadow.mark_unwritten(view_of(tensor, ""))
+
+    def address_taken(self, tensor: torch.Tensor, caller: FrameType) -> None:
+        """A caller that is not part of a launch has asked for a tensor's address: kernels may be handed this number in a table."""
+        storage = _storage(tensor)
+        # What Triton generates has no name.
+        if storage is None or caller.f_globals.get("__name__", "triton.").startswith(_LAUNCHERS):
+            return
+        provenance = self._watch.provenance
+        view = view_of(tensor, f"data_ptr() at {Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
+        provenance.register(view)
+        # Until its memory is given back.
+        weakref.finalize(storage, provenance.forget, view)
 
     def tracks(self, tensor: torch.Tensor) -> bool:
         storage = _storage(tensor)

@@ -7,15 +7,19 @@ What orders programs is atomics, as in the memory model that Triton's have from 
 its program has done so far and what that program knows of others, one that acquires from the same place takes it over.
 Relaxed ones order the accesses to their own place alone. Every program counts what it publishes, and knows how much of
 each other program's it has taken over: a vector clock.
+
+Stores of the same bytes to one place are no race: what stays there does not depend on their order.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from statecheck.case.findings import Program
 from statecheck.kernels.sanitizer.touches import Touch
@@ -146,23 +150,49 @@ def first_race(log: AccessLog) -> tuple[Touch, Touch, int] | None:
     meetings = log.meetings()
     atomics = [number for number, touch in enumerate(log.touches) if touch.kind == "atomic"]
     everywhere = _Order(log.touches, atomics, None) if meetings and atomics else None
-    judged: set[tuple[int, ...]] = set()
+    ordered: set[tuple[int, ...]] = set()
     for meeting in meetings:
-        if meeting.touches in judged:
+        if meeting.touches in ordered:
             continue
-        judged.add(meeting.touches)
-        race = _race(meeting, log.touches, everywhere)
+        race, order = _race(meeting, log.touches, everywhere, lambda *_: False), everywhere
         if race is not None and any(log.touches[number].kind == "atomic" for number in meeting.touches):
             # Their own atomics order the accesses to these bytes even if relaxed.
             order = _Order(log.touches, atomics, (meeting.low, meeting.high))
-            race = _race(meeting, log.touches, order)
+            race = _race(meeting, log.touches, order, lambda *_: False)
+        if race is None:
+            ordered.add(meeting.touches)
+            continue
+        # Only of accesses that may race is it asked what they store, which is another question for each range of bytes.
+        race = _race(meeting, log.touches, order, _store_the_same)
         if race is not None:
             first, second = (log.touches[number] for number in race)
             return (first, second, meeting.low) if first.writes else (second, first, meeting.low)
     return None
 
 
-def _race(meeting: Meeting, touches: list[Touch], order: _Order | None) -> tuple[int, int] | None:
+def _store_the_same(first: Touch, second: Touch, meeting: Meeting) -> bool:
+    """Whether two accesses are stores of the same bytes, as far as their values were kept."""
+    if not first.kind == second.kind == "store" or first.data is None or second.data is None:
+        return False
+    left, right = (_stored_between(touch, meeting.low, meeting.high) for touch in (first, second))
+    return np.array_equal(left, right)
+
+
+def _stored_between(touch: Touch, low: int, high: int) -> NDArray[np.uint8]:
+    """The bytes that a store leaves from `low` to before `high`, each of which it touches."""
+    found, stored = touch.stored_bytes()
+    left = np.zeros(high - low, np.uint8)
+    inside = (found >= low) & (found < high)
+    left[found[inside] - low] = stored[inside]
+    return left
+
+
+def _race(
+    meeting: Meeting,
+    touches: list[Touch],
+    order: _Order | None,
+    is_harmless: Callable[[Touch, Touch, Meeting], bool],
+) -> tuple[int, int] | None:
     """Each access against the latest of every kind by every other program: what came before those came before it."""
     latest: dict[tuple[Program, str, bool], int] = {}
     for number in meeting.touches:
@@ -171,7 +201,9 @@ def _race(meeting: Meeting, touches: list[Touch], order: _Order | None) -> tuple
             harmless = (
                 program == touch.program or not (writes or touch.writes) or kind == touch.kind == "atomic"
             )
-            if not harmless and (order is None or not order.before(earlier, number)):
+            if harmless or (order is not None and order.before(earlier, number)):
+                continue
+            if not is_harmless(touches[earlier], touch, meeting):
                 return earlier, number
         latest[touch.program, touch.kind, touch.writes] = number
     return None
@@ -377,10 +409,7 @@ def written_twice(touch: Touch) -> int | None:
     spread = touch.addresses[order]
     if (spread[1:] - spread[:-1] >= touch.nbytes).all():
         return None
-    shape = touch.shape if touch.mask is None else touch.addresses.shape
-    values = np.ascontiguousarray(np.broadcast_to(touch.data, shape)).reshape(-1)
-    stored = values.view(np.uint8).reshape(len(touch.addresses), -1)[:, : touch.nbytes].reshape(-1)
-    found = (touch.addresses[:, None] + np.arange(touch.nbytes)).reshape(-1)
+    found, stored = touch.stored_bytes()
     order = np.argsort(found, kind="stable")
     found, stored = found[order], stored[order]
     differ = (found[1:] == found[:-1]) & (stored[1:] != stored[:-1])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from statecheck.case.findings import Program, byte_count
 from statecheck.kernels.sanitizer.views import UNKNOWN, Booleans, Integers, Origin, Provenance, TensorView
@@ -34,7 +35,7 @@ class Touch:
     shape: tuple[int, ...]
     origin: Origin | None
     data: Any = None
-    """Of a store, the values of the active lanes."""
+    """Of a store, the values of the active lanes, in the type that is stored."""
     reads: bool = True
     writes: bool = False
     acquires: bool = False
@@ -47,9 +48,10 @@ class Touch:
         return self.shape == () or all(n == 1 for n in self.shape)
 
     def without_addresses(self) -> Touch:
-        """The same in less memory: what was done, and where, without the addresses."""
+        """The same in less memory: what was done, and where, without the addresses; of neighbours what was stored, too."""
         origin = self.origin if isinstance(self.origin, int) else None
-        return replace(self, addresses=_NOTHING, mask=None, origin=origin, data=None)
+        data = self.data if self.is_run else None
+        return replace(self, addresses=_NOTHING, mask=None, origin=origin, data=data)
 
     def lane_numbers(self) -> Integers:
         return np.arange(len(self.addresses)) if self.mask is None else np.flatnonzero(self.mask)
@@ -63,6 +65,13 @@ class Touch:
 
     def has(self, byte: int) -> bool:
         return bool(((self.addresses <= byte) & (byte < self.addresses + self.nbytes)).any())
+
+    def stored_bytes(self) -> tuple[Integers, NDArray[np.uint8]]:
+        """Of a store, the address and the value of each byte."""
+        stored = np.ascontiguousarray(self.data).reshape(-1).view(np.uint8)
+        if self.is_run:
+            return np.arange(self.low, self.high), stored
+        return (self.addresses[:, None] + np.arange(self.nbytes)).reshape(-1), stored
 
     def bytes_between(self, low: int, high: int) -> tuple[Integers, Integers]:
         """Every byte touched from `low` to before `high`, and the lane that touches it."""

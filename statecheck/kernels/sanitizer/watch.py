@@ -159,7 +159,8 @@ class Sanitizer(Observer):
 
     def after(self, touch: Touch) -> None:
         """The access has been made, and an atomic one's part in the order of programs is known."""
-        touch.data = None
+        if self._log is None or touch.kind != "store":
+            touch.data = None
         if not len(touch.addresses):
             return
         if touch.writes:

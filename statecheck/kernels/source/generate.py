@@ -466,9 +466,10 @@ class _Writer:
 
     def _tt_dot(self, op: Operation) -> None:
         elements = tuple(value.type.element for value in op.operands)
-        tf32 = "inputPrecision = tf32" in op.text and elements[0] == "f32"
+        stated = re.search(r"inputPrecision = (\w+)", op.text)
+        precision = stated[1] if stated and elements[0] == "f32" else "ieee"
         operands = ", ".join(self._full(value) for value in op.operands)
-        self._line(f"{op.result.name} = dot({operands}, {elements!r}, {tf32})")
+        self._line(f"{op.result.name} = dot({operands}, {elements!r}, {precision!r})")
 
     # Memory: each access has a site, and is made behind the stop at it.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from statecheck.kernels.arithmetic import BYTE_TO, BYTES, plain
+from statecheck.kernels.arithmetic import BYTE_TO, BYTES, plain, to_bf16
 from statecheck.kernels.source.ir import NotUnderstoodError, Type, dtype_of, number
 
 Array = NDArray[Any]
@@ -130,15 +130,25 @@ def concatenate(first: Array, second: Array) -> Array:
     return np.concatenate((first, second))
 
 
-def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], tf32: bool) -> Array:
-    """A product of tiles added to a third one; sums of floats are rounded once."""
+def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], precision: str) -> Array:
+    """A product of tiles added to a third one; sums of floats are rounded once.
+
+    Factors in float32 are read as `precision` says: "ieee" as they are; "tf32" cut to tf32; "tf32x3", "bf16x3" and "bf16x6" as sums of two or
+    three parts of the narrower type, of whose products the largest ones are added.
+    """
     a, b = _of_bytes(a, elements[0]), _of_bytes(b, elements[1])
     if a.dtype.kind == "i":
         return np.matmul(a.astype(np.int32), b.astype(np.int32)) + c
-    if tf32:
+    if precision == "tf32":
         a, b = _tf32(a), _tf32(b)
-    exact = np.matmul(a.astype(np.float64), b.astype(np.float64)) + c.astype(np.float64)
-    return exact.astype(c.dtype)
+    lefts, rights = (_PARTS[precision](x) if precision in _PARTS else [x.astype(np.float64)] for x in (a, b))
+    products = (
+        np.matmul(left, right)
+        for i, left in enumerate(lefts)
+        for j, right in enumerate(rights)
+        if i + j < len(lefts)
+    )
+    return (sum(products) + c.astype(np.float64)).astype(c.dtype)
 
 
 def _of_bytes(tile: Array, element: str) -> Array:
@@ -152,6 +162,27 @@ def _of_bytes(tile: Array, element: str) -> Array:
 def _tf32(tile: Array) -> Array:
     """What a tensor core reads of float32: ten bits of the fraction."""
     return (tile.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _tf32_to_nearest(tile: Array) -> Array:
+    return _tf32((tile.view(np.uint32) + np.uint32(0x1000)).view(np.float32))
+
+
+def _parts(tile: Array, rounded: Callable[[Array], Array], count: int) -> list[Array]:
+    """Numbers of a narrower type that add up to those of a tile but for the last one's rounding; as float64."""
+    parts, rest = [], np.ascontiguousarray(tile)
+    for _ in range(count):
+        part = rounded(rest)
+        parts.append(part.astype(np.float64))
+        rest = rest - part
+    return parts
+
+
+_PARTS: dict[str, Callable[[Array], list[Array]]] = {
+    "tf32x3": lambda tile: _parts(tile, _tf32_to_nearest, 2),
+    "bf16x3": lambda tile: _parts(tile, to_bf16, 2),
+    "bf16x6": lambda tile: _parts(tile, to_bf16, 3),
+}
 
 
 def moved_origins(

@@ -230,6 +230,16 @@ def test_a_product_is_exact_but_for_one_rounding_to_its_accumulator(
     assert torch.equal(out, (exact[0].double() @ exact[1].double()).to(accumulator))
 
 
+@pytest.mark.parametrize(("precision", "bits"), [("tf32", 9), ("bf16x3", 15), ("tf32x3", 20), ("bf16x6", 22)])
+def test_a_product_of_several_parts_is_nearer_to_that_of_float32(precision: str, bits: int) -> None:
+    random = torch.Generator().manual_seed(1)
+    a, b = (torch.randn(32, 32, generator=random) for _ in range(2))
+    out = torch.zeros(32, 32)
+    dot_kernel[(1,)](a, b, out, PRECISION=precision, ACCUMULATOR=tl.float32, SIZE=32)
+    off = (out.double() - a.double() @ b.double()).abs() / (a.double().abs() @ b.double().abs())
+    assert 2.0 ** -(bits + 5) < off.max() < 2.0**-bits
+
+
 @triton.jit
 def assembly_kernel(x_ptr, out_ptr, SIZE: tl.constexpr, TEXT: tl.constexpr):  # type: ignore[no-untyped-def]
     lanes = tl.arange(0, SIZE)

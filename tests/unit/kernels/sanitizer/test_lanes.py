@@ -131,6 +131,9 @@ LAUNCHES: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
     "the same value at one place": (
         scatter_kernel, (STORED_TWICE, torch.ones(4, dtype=torch.int32), 4), {"SIZE": 4}, "",
     ),
+    "different values of bfloat16 at one place": (
+        scatter_kernel, (STORED_TWICE, *torch.arange(1, 9).bfloat16().split(4)), {"SIZE": 4}, "with different values",
+    ),
     "masked lanes": (masked_kernel, (8,), {"SIZE": 8}, ""),
     "row after row": (rows_kernel, (24, 5), WITHOUT | {"SIZE": 4}, ""),
     "row after row with barriers": (rows_kernel, (24, 5), WITH | {"SIZE": 4}, ""),

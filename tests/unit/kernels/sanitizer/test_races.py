@@ -24,8 +24,9 @@ def counting_kernel(sum_ptr, SEM: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def fill_kernel(out_ptr, stride, SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
-    tl.store(out_ptr + tl.program_id(0) * stride + tl.arange(0, SIZE), 1)
+def fill_kernel(out_ptr, stride, SIZE: tl.constexpr, EQUAL: tl.constexpr):  # type: ignore[no-untyped-def]
+    value = 1 if EQUAL else 1 + tl.program_id(0)
+    tl.store(out_ptr + tl.program_id(0) * stride + tl.arange(0, SIZE), value)
 
 
 @triton.jit
@@ -177,9 +178,10 @@ LAUNCHES = {
         f"atomic updates, {sem}": Programs(counting_kernel, 5, (1,), "", {"SEM": sem})
         for sem in ("relaxed", "acquire", "release", "acq_rel")
     },
-    "bytes of its own": Programs(fill_kernel, 4, (16,), "", {"SIZE": 4}, (4,)),
-    "equal values at the same bytes": Programs(
-        fill_kernel, 2, (14,), "stores element [6] of `out_ptr`", {"SIZE": 8}, (6,)
+    "bytes of its own": Programs(fill_kernel, 4, (16,), "", {"SIZE": 4, "EQUAL": False}, (4,)),
+    "equal values at the same bytes": Programs(fill_kernel, 2, (14,), "", {"SIZE": 8, "EQUAL": True}, (6,)),
+    "other values at the same bytes": Programs(
+        fill_kernel, 2, (14,), "stores element [6] of `out_ptr`", {"SIZE": 8, "EQUAL": False}, (6,)
     ),
     "the last to finish reads what the others published": last_block("acq_rel"),
     **{

@@ -90,6 +90,38 @@ def test_random_numbers_repeat_by_their_generator():
 
 def test_other_devices_stay():
     assert torch.zeros(1, device="meta").device.type == "meta"
+
+
+def test_a_gpu_is_found_by_whatever_looks_for_it():
+    import ctypes
+
+    nvml, count, major, minor = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint(), ctypes.c_int(), ctypes.c_int()
+    assert nvml.nvmlInitWithFlags(0) == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+    assert nvml.nvmlDeviceGetCudaComputeCapability(None, ctypes.byref(major), ctypes.byref(minor)) == 0
+    assert (count.value, (major.value, minor.value)) == (1, torch.cuda.get_device_capability())
+    assert nvml.nvmlDeviceGetFanSpeed(None) != 0
+    torch.accelerator.synchronize()
+    assert torch.accelerator.current_device_index() == 0
+    assert torch.version.cuda
+    assert ctypes.CDLL(None).abs(-1) == 1
+"""
+
+TABLE = """
+import pytest
+
+
+@triton.jit
+def table_kernel(table_ptr, out_ptr, SIZE: tl.constexpr):
+    block = tl.load(table_ptr + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr + tl.program_id(0) * SIZE + tl.arange(0, SIZE), tl.load(block + tl.arange(0, SIZE)))
+
+
+@pytest.mark.parametrize("rows", [2, 1])
+def test_a_table_of_addresses(rows):
+    blocks, out = [torch.ones(rows, 4), torch.ones(2, 4)], torch.empty(2, 8)
+    table = torch.tensor([block.data_ptr() for block in blocks])
+    table_kernel[(2,)](table, out, SIZE=8)
+    assert out.sum() == 16
 """
 
 
@@ -122,7 +154,13 @@ def test_processes_of_xdist_add_up_their_kernels(tmp_path: Path) -> None:
 def test_a_suite_for_cuda_runs_on_the_cpu_if_it_is_asked_to(tmp_path: Path) -> None:
     done = suite(tmp_path, CUDA, "--cuda-on-cpu")
     assert done.returncode == 0, done.stdout
-    assert "6 passed" in done.stdout
+    assert "7 passed" in done.stdout
+
+
+def test_what_a_test_takes_the_address_of_is_known_to_kernels(tmp_path: Path) -> None:
+    done = suite(tmp_path, TABLE)
+    assert "1 failed, 1 passed" in done.stdout
+    assert "as element [0, 4], right behind the end of `data_ptr() at test_kernels.py:" in done.stdout
 
 
 def test_a_suite_for_cuda_fails_without_the_switch(tmp_path: Path) -> None:
