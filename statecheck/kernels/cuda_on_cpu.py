@@ -160,7 +160,7 @@ def install() -> None:
     torch.Generator = _Generator  # type: ignore[misc]
     for name, answer in _ACCELERATOR.items():
         setattr(torch.accelerator, name, answer)
-    torch.version.cuda = "12.8"
+    torch.version.cuda = torch.version.cuda or "12.8"
     ctypes.CDLL = _Library  # type: ignore[misc]
     # Of torch.cpu, what libraries expect of any device's module.
     vars(torch.cpu).setdefault("device", _ANSWERS["device"])
