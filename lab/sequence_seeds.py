@@ -53,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if subject.sequences is None:
         raise ValueError(f"subject = {options.subject!r}, but should be a port of sequences [sequence_seeds]")
     patterns = options.models.split(",")
-    models = [name for name in subject.sequences.models if any(fnmatchcase(name, one) for one in patterns)]
-    tested = [one for one in load_properties().values() if one.id.startswith("sequences/")]
+    models = [
+        name for name in subject.sequences.models if any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+    tested = [loaded for loaded in load_properties().values() if loaded.id.startswith("sequences/")]
     print(
         "| model | examples | compared | declared defects | new failures |\n|---|---|---|---|---|", flush=True
     )

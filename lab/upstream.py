@@ -77,7 +77,7 @@ class Shown:
 def repairs_in(folder: Path) -> dict[str, list[Repair]]:
     """The repairs of each test of the folder, by the name of its file."""
     data = tomllib.loads((folder / REPAIRS).read_text(encoding="utf-8"))
-    return {name: [Repair(**one) for one in changes] for name, changes in data.items()}
+    return {name: [Repair(**change) for change in changes] for name, changes in data.items()}
 
 
 def repaired_copy(package: Path, repairs: Sequence[Repair], folder: Path) -> Path:
@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare = PREPARE.get(found.name, "")
     results, output = shown(FOLDER / options.folder, Path(found.origin).parent, prepare)
     print("\n".join(map(str, results)))
-    if all(one.is_right for one in results):
+    if all(result.is_right for result in results):
         return 0
     print(output)
     return 1

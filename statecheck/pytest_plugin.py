@@ -118,7 +118,7 @@ def _python_files(root: Path, ignored: Sequence[str]) -> Iterator[Path]:
     for parent in root.resolve().parents:
         yield from filter(Path.is_file, [parent / "conftest.py"])
     for folder, names, files in os.walk(root):
-        names[:] = [one for one in names if not any(fnmatch(one, pattern) for pattern in ignored)]
+        names[:] = [word for word in names if not any(fnmatch(word, pattern) for pattern in ignored)]
         yield from (path for name in files if name.endswith(".py") and (path := Path(folder, name)).is_file())
 
 

@@ -67,7 +67,7 @@ def table(title: str, rows: Sequence[Row], *, quartiles: bool = True) -> Table:
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         sides = (row.ours, row.peer) if with_peer else (row.ours,)
-        times = [one if one is None or quartiles else one.median for one in sides]
+        times = [side if side is None or quartiles else side.median for side in sides]
         ratio = f"{row.ratio:.2f}x" + ", another result" * (row.same is False) if row.peer else None
         cells = (*row.about.values(), *times, *[ratio] * with_peer, *row.more.values())
         made.add_row(row.name, *map(_cell, cells))

@@ -86,18 +86,22 @@ class Compatibility:
     @property
     def clean(self) -> bool:
         """Whether nothing is new and nothing declared is gone."""
-        return not any(one.count(NEW) + one.count(GONE) + len(gone_in(one)) for one in self.releases)
+        return not any(
+            release.count(NEW) + release.count(GONE) + len(gone_in(release)) for release in self.releases
+        )
 
     @property
     def complete(self) -> bool:
         """Whether every release has been through a whole campaign."""
-        return not any(one.problem or one.count(ERROR) + one.count(NOT_TESTED) for one in self.releases)
+        return not any(
+            release.problem or release.count(ERROR) + release.count(NOT_TESTED) for release in self.releases
+        )
 
     def with_older(self, kept: Compatibility, oldest: str) -> Compatibility:
         """With the columns of another table for releases before `oldest`, which are a record: no campaign can be run on them."""
-        older = [one for one in kept.releases if _version(one.release) < _version(oldest)]
+        older = [release for release in kept.releases if _version(release.release) < _version(oldest)]
         columns = tuple({one.release: one for one in (*older, *self.releases)}.values())
-        declared = {name for one in columns for name in one.statuses}
+        declared = {name for column in columns for name in column.statuses}
         known = {one.id: one for one in (*kept.known, *self.known) if one.id in declared}
         topics = {name: kept.topics[name] for one in older for name in one.cells} | self.topics
         return Compatibility(columns, tuple(known[name] for name in sorted(known)), topics)
@@ -141,9 +145,12 @@ def collected(folders: Iterable[Path], topics: Mapping[str, str]) -> Compatibili
     found = [(folder, _campaign_in(folder)) for folder in folders]
     columns = tuple(_column(folder, campaign) for folder, campaign in found)
     known = {
-        one.id: Known(one.id, one.title, one.link) for _, record in found if record for one in record.known
+        defect.id: Known(defect.id, defect.title, defect.link)
+        for _, record in found
+        if record
+        for defect in record.known
     }
-    named = {name: topics.get(name, "others") for one in columns for name in one.cells}
+    named = {name: topics.get(name, "others") for column in columns for name in column.cells}
     return Compatibility(columns, tuple(known[name] for name in sorted(known)), named)
 
 
@@ -183,7 +190,7 @@ def _column(folder: Path, campaign: CampaignRecord | None) -> Column:
         round(campaign.seconds),
         campaign.examples,
         {row.id: _result(row) for row in campaign.properties},
-        {one.id: one.status for one in campaign.known},
+        {defect.id: defect.status for defect in campaign.known},
     )
 
 

@@ -34,9 +34,11 @@ _KNOWN_LEGEND = "`x` showed; `(x)` declared, and not seen in so few examples; go
 
 def table(found: Compatibility) -> str:
     """All of it, as Markdown."""
-    tried = [one for one in found.releases if not one.problem]
+    tried = [release for release in found.releases if not release.problem]
     failed = [
-        f"{one.release} could not be tried: {_text(one.problem)}" for one in found.releases if one.problem
+        f"{release.release} could not be tried: {_text(release.problem)}"
+        for release in found.releases
+        if release.problem
     ]
     numbers = {one.id: str(number) for number, one in enumerate(found.known, 1)}
     rows = [*_counts(tried), *_properties(found, tried, numbers)]
@@ -50,9 +52,9 @@ def summary(found: Compatibility) -> str:
     """A line for each release, as Markdown."""
     head = ("release", "device", "properties passed", "known defect", "NEW", "not applicable")
     rows = []
-    for one in found.releases:
-        counts = (str(one.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
-        rows.append((one.release, one.device, *counts))
+    for release in found.releases:
+        counts = (str(release.count(state)) for state in (PASSED, KNOWN, NEW, NOT_APPLICABLE))
+        rows.append((release.release, release.device, *counts))
     return "\n".join(markdown.table(head, rows))
 
 
@@ -72,18 +74,18 @@ def parts(found: Compatibility, project: Project = PROJECTS["vllm"]) -> dict[str
 
 
 def _head(first: str, columns: Sequence[Column]) -> list[str]:
-    return [first, *(one.release for one in columns)]
+    return [first, *(column.release for column in columns)]
 
 
 def _counts(columns: Sequence[Column]) -> list[list[str]]:
     """What a column's campaign amounts to."""
     lines = [
-        ["device, seconds", *(f"{one.device}, {one.seconds:,.0f}" for one in columns)],
-        ["examples", *(f"{one.examples:,}" for one in columns)],
-        ["known defects that showed", *(str(_shown(one)) for one in columns)],
+        ["device, seconds", *(f"{column.device}, {column.seconds:,.0f}" for column in columns)],
+        ["examples", *(f"{column.examples:,}" for column in columns)],
+        ["known defects that showed", *(str(_shown(column)) for column in columns)],
     ]
     for state in (PASSED, KNOWN, NEW, GONE, NOT_APPLICABLE, NOT_TESTED, ERROR):
-        counts = [one.count(state) for one in columns]
+        counts = [column.count(state) for column in columns]
         if any(counts) or state in (PASSED, NEW):
             lines.append([f"properties: {state}", *map(str, counts)])
     return lines
@@ -97,9 +99,9 @@ def _properties(found: Compatibility, columns: Sequence[Column], numbers: dict[s
     lines: list[list[str]] = []
     for topic in sorted(set(found.topics.values())):
         names = sorted(name for name, one in found.topics.items() if one == topic)
-        lines.append([f"**{topic}**", *(_passed(one, names) for one in columns)])
+        lines.append([f"**{topic}**", *(_passed(column, names) for column in columns)])
         lines += [
-            [f"`{name}`", *(_symbol(one.cells.get(name), numbers) for one in columns)]
+            [f"`{name}`", *(_symbol(column.cells.get(name), numbers) for column in columns)]
             for name in names
             if not _alike(name, columns)
         ]
@@ -113,14 +115,14 @@ def _passed(column: Column, names: Sequence[str]) -> str:
 
 def _alike(name: str, columns: Sequence[Column]) -> bool:
     """Whether there is nothing to say of it."""
-    states = {one.cells[name].state for one in columns if name in one.cells}
+    states = {column.cells[name].state for column in columns if name in column.cells}
     return states <= {PASSED} or states == {NOT_APPLICABLE}
 
 
 def _symbol(cell: ReleaseResult | None, numbers: dict[str, str]) -> str:
     if cell is None:
         return ""
-    known = ", ".join(sorted((numbers.get(one, one) for one in cell.known), key=_number))
+    known = ", ".join(sorted((numbers.get(defect, defect) for defect in cell.known), key=_number))
     if cell.state == KNOWN:
         return known or "known"
     return " ".join(filter(None, (_SYMBOLS[cell.state], known)))

@@ -47,7 +47,9 @@ def _names(body: Any) -> set[str]:
             names.update(_names_in(used.__code__))
             closed = inspect.getclosurevars(used)
             helpers = (*closed.nonlocals.values(), *closed.globals.values())
-            waiting += filter(_states, (one.func if isinstance(one, partial) else one for one in helpers))
+            waiting += filter(
+                _states, (helper.func if isinstance(helper, partial) else helper for helper in helpers)
+            )
     return names
 
 

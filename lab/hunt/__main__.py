@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.show:
         groups = tuple(filter(None, options.groups.split(",")))
         defects = planted_defects(groups, options.only, options.every)
-        wanted = [(seed, one) for seed in range(1, options.seeds + 1) for one in defects]
+        wanted = [(seed, defect) for seed in range(1, options.seeds + 1) for defect in defects]
         path = options.out / f"shard-{shard_name(shard, shards).replace('/', '-of-')}.json"
         done = {one.key for one in results.load(options.out)}
         own = results.load_file(path)

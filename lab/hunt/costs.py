@@ -56,9 +56,9 @@ class Costs:
 
     def __init__(self, visits: Sequence[Visit]) -> None:
         seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for one in visits:
-            if one.cached:
-                seconds[one.property_id, one.kind].append(one.seconds)
+        for visit in visits:
+            if visit.cached:
+                seconds[visit.property_id, visit.kind].append(visit.seconds)
         self._seconds = {key: median(found) for key, found in seconds.items()}
         self._shares = _shares(visits)
         self._compiling = _compiling(visits)
@@ -104,7 +104,7 @@ def _shares(visits: Sequence[Visit]) -> dict[str, dict[str, float]]:
 
 def _compiling(visits: Sequence[Visit]) -> dict[str, float]:
     """By kernel, what its variants take to compile: what the first visit that launches a variant takes beyond the same visit with a full cache."""
-    cached = {(one.property_id, one.seed, one.kind): one.seconds for one in visits if one.cached}
+    cached = {(visit.property_id, visit.seed, visit.kind): visit.seconds for visit in visits if visit.cached}
     known, extra = defaultdict[int, set[str]](set), defaultdict[str, list[float]](list)
     for one in visits:
         if one.cached:

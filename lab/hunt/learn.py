@@ -190,8 +190,8 @@ class _Kept:
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         data = {
-            "attempts": [asdict(one) for one in self.attempts],
-            "visits": [asdict(one) for one in self.visits],
+            "attempts": [asdict(attempt) for attempt in self.attempts],
+            "visits": [asdict(visit) for visit in self.visits],
         }
         self.path.write_text(json.dumps(data, indent=0) + "\n", encoding="utf-8")
 
@@ -206,8 +206,8 @@ def _print_rows(options: argparse.Namespace) -> None:
         rows = visits(load(subject), int(options.visits), cached=bool(options.cached))
     else:
         rows = attempts(load(subject), options.defect, options.seeds)
-    for one in rows:
-        print(json.dumps(asdict(one)), flush=True)
+    for row in rows:
+        print(json.dumps(asdict(row)), flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,8 +221,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scheduler.ORDER.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
         return 0
     groups = tuple(filter(None, options.groups.split(",")))
-    done, seeds = {one.defect for one in kept.attempts}, {one.seed for one in kept.visits}
-    wanted = [one for one in planted_defects(groups, every=options.every) if one.name not in done]
+    done, seeds = {attempt.defect for attempt in kept.attempts}, {visit.seed for visit in kept.visits}
+    wanted = [
+        planted_defect
+        for planted_defect in planted_defects(groups, every=options.every)
+        if planted_defect.name not in done
+    ]
     with ThreadPoolExecutor(options.workers) as pool:
         for measured in pool.map(
             _measured, [one for one in range(1, options.passes + 1) if one not in seeds]

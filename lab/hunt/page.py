@@ -23,7 +23,7 @@ def table(hunts: Sequence[Hunt]) -> str:
     """A row for each group and one for all, in Markdown, and behind it what was not found by every seed."""
     amounts = ("group", "defects", "hunts", "found", "examples, median", "90 %")
     head = (*amounts, "CPU s to the failure, median", "90 %", "CPU s to the report, median", "90 %")
-    rows = [_row(group, [one for one in hunts if one.group == group]) for group in _groups(hunts)]
+    rows = [_row(group, [hunt for hunt in hunts if hunt.group == group]) for group in _groups(hunts)]
     rows.append(_row("all", hunts))
     lines = [head, ("---",) * len(head), *rows]
     missed = _missed(hunts)
@@ -33,15 +33,15 @@ def table(hunts: Sequence[Hunt]) -> str:
 
 
 def _groups(hunts: Iterable[Hunt]) -> list[str]:
-    return [*dict.fromkeys(one.group for one in hunts)]
+    return [*dict.fromkeys(hunt.group for hunt in hunts)]
 
 
 def _row(group: str, hunts: Sequence[Hunt]) -> tuple[str, ...]:
-    found = [one for one in hunts if one.found]
-    examples = [one.examples if one.found else math.inf for one in hunts]
-    failure = [math.inf if one.failure is None else one.failure for one in hunts]
-    report = [one.report if one.found else math.inf for one in hunts]
-    defects = str(len({one.defect for one in hunts}))
+    found = [hunt for hunt in hunts if hunt.found]
+    examples = [hunt.examples if hunt.found else math.inf for hunt in hunts]
+    failure = [math.inf if hunt.failure is None else hunt.failure for hunt in hunts]
+    report = [hunt.report if hunt.found else math.inf for hunt in hunts]
+    defects = str(len({hunt.defect for hunt in hunts}))
     figures = (*_pair(examples, "{:,.0f}"), *_pair(failure, "{:.1f}"), *_pair(report, "{:.1f}"))
     return (group, defects, str(len(hunts)), str(len(found)), *figures)
 
@@ -55,7 +55,7 @@ def _missed(hunts: Iterable[Hunt]) -> dict[str, tuple[list[int], int]]:
     of: dict[str, list[Hunt]] = {}
     for one in hunts:
         of.setdefault(f"{one.group}: {one.defect}", []).append(one)
-    missed = {name: ([one.seed for one in rows if not one.found], len(rows)) for name, rows in of.items()}
+    missed = {name: ([row.seed for row in rows if not row.found], len(rows)) for name, rows in of.items()}
     return {name: (seeds, count) for name, (seeds, count) in missed.items() if seeds}
 
 
@@ -87,7 +87,7 @@ def curve(named: Mapping[str, Sequence[Hunt]]) -> str:
 
 
 def _path(hunts: Sequence[Hunt]) -> str:
-    times = sorted(one.failure for one in hunts if one.failure is not None)
+    times = sorted(hunt.failure for hunt in hunts if hunt.failure is not None)
     steps = [f"M {_x(_FIRST):.1f} {_y(1.0):.1f}"]
     for number, seconds in enumerate(times, 1):
         steps.append(f"H {_x(seconds):.1f} V {_y(1 - number / len(hunts)):.1f}")

@@ -17,7 +17,7 @@ def load(folder: Path) -> list[Hunt]:
         ValueError: a file holds no hunts.
     """
     hunts = [one for path in sorted(folder.glob("*.json")) for one in load_file(path)]
-    return [*{one.key: one for one in hunts}.values()]
+    return [*{hunt.key: hunt for hunt in hunts}.values()]
 
 
 def load_file(path: Path) -> list[Hunt]:
@@ -34,6 +34,6 @@ def save(hunts: Iterable[Hunt], path: Path, about: dict[str, str]) -> None:
     """Write the hunts of a shard, as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = path.with_suffix(".tmp")
-    rows = [asdict(one) for one in hunts]
+    rows = [asdict(hunt) for hunt in hunts]
     written.write_text(json.dumps({"about": about, "hunts": rows}, indent=1) + "\n", encoding="utf-8")
     written.replace(path)

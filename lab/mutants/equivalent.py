@@ -28,7 +28,8 @@ def same_bytecode(first: bytes, second: bytes) -> bool:
 
 def _code(code: CodeType) -> tuple[Any, ...]:
     constants = tuple(
-        _code(one) if isinstance(one, CodeType) else (type(one).__name__, repr(one)) for one in code.co_consts
+        _code(constant) if isinstance(constant, CodeType) else (type(constant).__name__, repr(constant))
+        for constant in code.co_consts
     )
     flow = getattr(code, "co_exceptiontable", b"")
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name)

@@ -90,7 +90,7 @@ class _Walk:
         lines = (node.lineno, node.end_lineno or node.lineno)
         arguments = node.args
         names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        bound = frozenset(one.arg for one in names)
+        bound = frozenset(word.arg for word in names)
         yield from self._body(node.body, _Place(function, lines, kernel, bound, last=True))
 
     def _changed(self, node: ast.stmt, place: _Place) -> Iterator[Edit]:
@@ -177,7 +177,7 @@ def _of_types(node: ast.stmt) -> bool:
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        exports = any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
+        exports = any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
         called = name_of(node.value.func) if isinstance(node.value, ast.Call) else ""
         return exports or called in _OF_TYPES or (len(targets) == 1 and _is_alias(targets[0], node.value))
     return isinstance(node, (ast.Import, ast.ImportFrom))

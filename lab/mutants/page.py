@@ -38,23 +38,23 @@ class Judged:
     @cached_property
     def survivors(self) -> list[Mutant]:
         """Those without a reason."""
-        return [one for one in self.mutants if self._column(one) == "survived"]
+        return [mutant for mutant in self.mutants if self._column(mutant) == "survived"]
 
     @cached_property
     def ids(self) -> dict[str, set[str]]:
         """The ids of all mutants of each file."""
         found = dict[str, set[str]]()
-        for one in self.mutants:
-            found.setdefault(one.path, set()).add(one.id)
+        for mutant in self.mutants:
+            found.setdefault(mutant.path, set()).add(mutant.id)
         return found
 
     def counts(self, group: Callable[[Mutant], str]) -> dict[str, Counter[str]]:
         """The columns of each group's row."""
         rows = dict[str, Counter[str]]()
-        for one in self.mutants:
-            row = rows.setdefault(group(one), Counter())
+        for mutant in self.mutants:
+            row = rows.setdefault(group(mutant), Counter())
             row["possible"] += 1
-            column = self._column(one)
+            column = self._column(mutant)
             if column:
                 row.update(("judged", column))
         return rows
@@ -108,17 +108,17 @@ def _lines(found: Judged, sources: Mapping[str, Source]) -> Iterator[str]:
     yield from ("", "## Survivors", "")
     if not found.survivors:
         yield "None."
-    for one in found.survivors:
-        result = found.results[one.id]
+    for survivor in found.survivors:
+        result = found.results[survivor.id]
         ran = (
             result.why
             if result.status == UNREACHED
             else f"{result.ran} items, {result.examples} examples each"
         )
-        yield f"### {one.path}:{one.line} {one.operator}"
-        place = code(one.edit.function or one.path)
-        yield from ("", f"{code(one.id)} in {place}: {ran}.", "")
-        yield from (fenced(difference(sources[one.path], one), "diff"), "")
+        yield f"### {survivor.path}:{survivor.line} {survivor.operator}"
+        place = code(survivor.edit.function or survivor.path)
+        yield from ("", f"{code(survivor.id)} in {place}: {ran}.", "")
+        yield from (fenced(difference(sources[survivor.path], survivor), "diff"), "")
 
 
 def _table(title: str, rows: Mapping[str, Counter[str]]) -> list[str]:

@@ -60,9 +60,9 @@ def pending(plan: MutantPlan, target: Target, results: Results) -> list[Mutant]:
         mutants = random.Random(plan.seed).sample(mutants, min(plan.sample, len(mutants)))
     done = valid(target, results)
     return [
-        one
-        for one in mutants
-        if int(one.id, 16) % plan.parts == plan.part - 1 and _is_open(plan, done.get(one.id))
+        mutant
+        for mutant in mutants
+        if int(mutant.id, 16) % plan.parts == plan.part - 1 and _is_open(plan, done.get(mutant.id))
     ]
 
 

@@ -64,7 +64,7 @@ class Reach:
     def reaching(self, mutant: Mutant) -> list[Item]:
         """The items that may notice a mutant, cheapest first."""
         variants = self._of(mutant) if mutant.edit.kernel else set[str]()
-        found = [one for one in self.items if self._reaches(one, mutant, variants)]
+        found = [item for item in self.items if self._reaches(item, mutant, variants)]
         return sorted(found, key=lambda one: one.seconds)
 
     def specialisations(self, mutant: Mutant) -> list[Specialisation]:
@@ -121,8 +121,8 @@ def recorded(target: Target, examples: int, workers: int, folder: Path, say: Cal
         known = {"digest": digest, "examples": examples} | _Recording(target, examples, workers).run()
         write_text(file, json.dumps(known))
     found = [
-        Item(one["item"], one["seconds"], _sets(one["lines"]), frozenset(one["launched"]))
-        for one in known["items"]
+        Item(defect["item"], defect["seconds"], _sets(defect["lines"]), frozenset(defect["launched"]))
+        for defect in known["items"]
     ]
     if not found:
         raise ValueError(f"{target.package} = no item passes, but should have some that judge it [mutants]")
@@ -144,7 +144,7 @@ class _Recording:
         while chunks:
             works, chunks = chunks, []
             for ended in Processes[tuple[str, ...]](self._workers, self._record).run(
-                (one, _SECONDS) for one in works
+                (work, _SECONDS) for work in works
             ):
                 for message in ended.messages:
                     for path, lines in message.pop("imported", {}).items():

@@ -50,7 +50,7 @@ def _reason(path: Path, one: Any) -> Reason:
 
 def explained(reasons: Iterable[Reason]) -> dict[str, str]:
     """Why, by the mutant's id."""
-    return {mutant: one.why for one in reasons for mutant in one.ids}
+    return {mutant: reason.why for reason in reasons for mutant in reason.ids}
 
 
 def require_current(
@@ -64,15 +64,15 @@ def require_current(
     Raises:
         ValueError: no such mutant is left, or an item notices it.
     """
-    for one in reasons:
-        known = files.get(one.file)
-        for mutant in one.ids if known is not None else ():
+    for reason in reasons:
+        known = files.get(reason.file)
+        for mutant in reason.ids if known is not None else ():
             if mutant not in (known or ()):
                 raise ValueError(
-                    f"reason for {mutant} = {one.why!r}, but should be about a mutant of {one.file}: it has none of that id [mutants]"
+                    f"reason for {mutant} = {reason.why!r}, but should be about a mutant of {reason.file}: it has none of that id [mutants]"
                 )
             result = results.get(mutant)
             # Which mutants have the IR of the source depends on Triton's release, so that those keep their reasons.
             if result is not None and result.noticed:
                 rule = f"be about one that survives: {result.status} {result.by or result.why}"
-                raise ValueError(f"reason for {mutant} = {one.why!r}, but should {rule} [mutants]")
+                raise ValueError(f"reason for {mutant} = {reason.why!r}, but should {rule} [mutants]")

@@ -108,7 +108,7 @@ class Round:
         self._shard.save()
 
     def _dependents(self, mutants: Sequence[Mutant]) -> Mapping[str, set[str]]:
-        paths = {one.path for one in mutants}
+        paths = {mutant.path for mutant in mutants}
         return {path: users(self._target, path) for path in paths}
 
     def _source(self, path: str) -> Source:
@@ -201,7 +201,8 @@ class Round:
     def _require_sound(self) -> None:
         """The source itself has to survive, by the cheapest item of each file."""
         cheapest = {
-            one.id.partition("::")[0]: one for one in sorted(self._reach.items, key=lambda one: -one.seconds)
+            item.id.partition("::")[0]: item
+            for item in sorted(self._reach.items, key=lambda one: -one.seconds)
         }
         order = [one.id for one in cheapest.values()]
         path = self._target.paths[0]

@@ -81,8 +81,13 @@ def _table(verdicts: list[LemmaVerdict]) -> Table:
     table = Table(show_edge=False, pad_edge=False)
     for name in ("lemma", "verdict", "s", "paths", "why"):
         table.add_column(name, justify="right" if name in ("s", "paths") else "left")
-    for one in verdicts:
-        table.add_row(*map(cell, (one.lemma, _state(one), f"{one.seconds:.1f}", str(one.paths), one.why)))
+    for verdict in verdicts:
+        table.add_row(
+            *map(
+                cell,
+                (verdict.lemma, _state(verdict), f"{verdict.seconds:.1f}", str(verdict.paths), verdict.why),
+            )
+        )
     return table
 
 
@@ -94,9 +99,9 @@ def code_of(verdicts: list[LemmaVerdict]) -> int:
     """The exit code for verdicts."""
     from lab.prove.lemmas import OUT_OF_REACH, REFUTED
 
-    if any(one.state == REFUTED for one in verdicts):
+    if any(verdict.state == REFUTED for verdict in verdicts):
         return FALSIFIED
-    return INCOMPLETE if any(one.state == OUT_OF_REACH for one in verdicts) else CLEAN
+    return INCOMPLETE if any(verdict.state == OUT_OF_REACH for verdict in verdicts) else CLEAN
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -103,7 +103,7 @@ class Proof:
 
     def decided(self, lemma: str, about: str, size: Any, explored: ExploredPaths) -> LemmaVerdict:
         """The verdict on a lemma after its paths were explored."""
-        violations = [one for one in explored.violations if one.about == about]
+        violations = [violation for violation in explored.violations if violation.about == about]
         search = CaseSearch(self.subject, self.scene, SETUPS[self.model], size, self.limit)
         shown = search.shown(violations)
         verdict = LemmaVerdict(lemma, PROVED, explored.seconds, explored.ended)
@@ -114,7 +114,7 @@ class Proof:
             first = next(iter(shown.known.values()))
             why = f"{first.message}; {shown.inputs} inputs show nothing else, and the rest is not proved"
             verdict = replace(verdict, state=KNOWN, why=why, case=first, known=", ".join(shown.known))
-        elif about != ADDRESS and any(one.about == ADDRESS for one in explored.violations):
+        elif about != ADDRESS and any(violation.about == ADDRESS for violation in explored.violations):
             verdict = replace(verdict, why="where all accesses are inside")
         return replace(verdict, state=OUT_OF_REACH, why="; ".join(missing)) if missing else verdict
 

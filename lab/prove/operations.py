@@ -75,10 +75,10 @@ class SymbolicArithmetic:
     def _compared(self, predicate: str, element: str, values: Sequence[Term]) -> Term:
         numbers = [self._whole(value, element) for value in values]
         if predicate[0] == "u":
-            numbers = [unsigned(one, INTEGERS[element]) for one in numbers]
+            numbers = [unsigned(number, INTEGERS[element]) for number in numbers]
             predicate = f"s{predicate[1:]}"
         elif element == "i1":
-            numbers = [-one for one in numbers]
+            numbers = [-number for number in numbers]
         return concrete(_COMPARISONS[predicate](*numbers))
 
     def _select(self, condition: Term, first: Term, second: Term) -> Term:

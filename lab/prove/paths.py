@@ -172,19 +172,22 @@ class Path:
     @property
     def divisions(self) -> list[Any]:
         """What quotients are, in full: products with numbers that need not be known."""
-        return [one.number == one.quotient * one.divisor + one.remainder for one in self._divisions]
+        return [
+            division.number == division.quotient * division.divisor + division.remainder
+            for division in self._divisions
+        ]
 
     def multiply(self, first: Term, second: Term) -> Term:
         """A product; that of a quotient and its divisor is the number without its remainder."""
         first, second = concrete(first), concrete(second)
         if not is_symbolic(first) or not is_symbolic(second):
             return first * second
-        for one in self._divisions:
+        for division in self._divisions:
             for factor, other in ((first, second), (second, first)):
-                if one.divisor.eq(other):
-                    distance = concrete(factor - one.quotient)
+                if division.divisor.eq(other):
+                    distance = concrete(factor - division.quotient)
                     if not is_symbolic(distance):
-                        return one.number - one.remainder + distance * other
+                        return division.number - division.remainder + distance * other
         return first * second
 
 

@@ -150,7 +150,7 @@ def floats_of(raw: bytes, dtype: str) -> tuple[float, ...]:
     if dtype == "bfloat16":
         halves = struct.unpack(f"<{len(raw) // 2}H", raw)
         return struct.unpack(
-            f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(one << 16 for one in halves))
+            f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(half << 16 for half in halves))
         )
     return struct.unpack(f"<{len(raw) // ITEM_SIZES[dtype]}{_FLOAT_CODES[dtype]}", raw)
 
@@ -159,7 +159,7 @@ def raw_floats(values: Sequence[float], dtype: str) -> bytes:
     """The bytes of numbers that a float type can hold exactly; the inverse of `floats_of`. Of bfloat16 others are cut off."""
     if dtype == "bfloat16":
         whole = struct.unpack(f"<{len(values)}I", struct.pack(f"<{len(values)}f", *values))
-        return struct.pack(f"<{len(values)}H", *(one >> 16 for one in whole))
+        return struct.pack(f"<{len(values)}H", *(number >> 16 for number in whole))
     return struct.pack(f"<{len(values)}{_FLOAT_CODES[dtype]}", *values)
 
 

@@ -322,8 +322,10 @@ def planned(options: SimpleNamespace, environment: Mapping[str, str]) -> Plan:
 
     # Rounds of the same commit go on where they were: the same seeds would find the same again.
     records = saved_records(Path(plan.reports))
-    same = (one for one in records if one.plan.seed is None and kind(one.plan) == kind(plan))
-    return replace(plan, first_round=max((one.plan.first_round + one.rounds for one in same), default=0))
+    same = (record for record in records if record.plan.seed is None and kind(record.plan) == kind(plan))
+    return replace(
+        plan, first_round=max((record.plan.first_round + record.rounds for record in same), default=0)
+    )
 
 
 def _gpus(text: str, device: str) -> tuple[str, ...]:

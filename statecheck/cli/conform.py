@@ -163,7 +163,7 @@ def result_of(record: Any) -> dict[str, Any]:
         "reasons": list(outcome.reasons),
         "counts": {status: statuses.count(status) for status in sorted(set(statuses))},
         "properties": rows,
-        "expected_failures": [asdict(one) for one in record.known],
+        "expected_failures": [asdict(defect) for defect in record.known],
         "environment": record.environment,
     }
 

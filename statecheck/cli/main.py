@@ -36,7 +36,9 @@ class Commands(click.Group):
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(str(one.name), one.get_short_help_str(200)) for one in commands])
+                formatter.write_dl(
+                    [(str(command.name), command.get_short_help_str(200)) for command in commands]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -50,7 +52,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     no_args_is_help=False,
-    commands=[one for commands in SECTIONS.values() for one in commands],
+    commands=[command for commands in SECTIONS.values() for command in commands],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 @click.version_option(release(), message="statecheck %(version)s")

@@ -90,20 +90,20 @@ class Slice:
         joined = enumerations()[self.decision].joined
         together: Input | None = None
         each: list[Input] = []
-        for one in self.inputs():
-            more = joined(together, one) if together is not None and len(each) < most else None
+        for given_input in self.inputs():
+            more = joined(together, given_input) if together is not None and len(each) < most else None
             if more is None and together is not None:
                 yield together, each
                 each = []
-            together = one if more is None else more
-            each.append(one)
+            together = given_input if more is None else more
+            each.append(given_input)
         if together is not None:
             yield together, each
 
 
 def enumerated(tested: Mapping[str, Property], device: str) -> list[str]:
     """The names of the properties that have an enumeration on the device."""
-    ids = {one.property for one in enumerations().values() if one.device in (None, device)}
+    ids = {entry.property for entry in enumerations().values() if entry.device in (None, device)}
     return [name for name, one in tested.items() if one.id in ids]
 
 

@@ -249,7 +249,7 @@ class Example:
 
     def offered(self, *functions: str) -> tuple[str, ...]:
         """Those of the functions that the subject has; all of them where the rules are recorded without a subject."""
-        return tuple(one for one in functions if self.context.subject.has(one)) or functions
+        return tuple(function for function in functions if self.context.subject.has(function)) or functions
 
     # Steps.
 
@@ -289,7 +289,7 @@ class Example:
         """As `agrees`, for calls that the rules refuse, every one of them."""
         before = len(self._run.expected)
         self.agrees(*steps)
-        legal = [one for one in self._run.expected[before:] if not isinstance(one, Refusal)]
+        legal = [outcome for outcome in self._run.expected[before:] if not isinstance(outcome, Refusal)]
         assert not legal, f"the rules accept {self._run.steps}, but the property is about refused input"
 
     def agrees_without_waiting(self, *steps: Step) -> None:
@@ -415,7 +415,9 @@ class Example:
         if failures:
             # A declared defect of the result hides no other one in what the call leaves.
             find = self.context.subject.known_defects.find
-            self.finds(next((one for one in failures if find(self._case(one)) is None), failures[0]))
+            self.finds(
+                next((failure for failure in failures if find(self._case(failure)) is None), failures[0])
+            )
         function = self._run.calls[number].function
         if not is_engine(function):
             self.context.counts.unchecked.update(
@@ -519,7 +521,7 @@ class Example:
             no_evidence[_NO_ORDER] += 1
         elif operation := next((name for name in failed if OF_LIBRARY + name in self.tested.functions), ""):
             no_evidence[f"{self.configuration}: {operation} reported that it failed"] += 1
-        elif self._run.actual and not any(one.by_subject for one in self._run.actual):
+        elif self._run.actual and not any(outcome.by_subject for outcome in self._run.actual):
             no_evidence[f"no function of {self.context.subject.name} was called"] += 1
 
     def compare_rest(self, *, counts: bool = False) -> None:

@@ -646,7 +646,7 @@ def numbers(elements: list[Any]) -> tuple[int, ...]:
     if kinds == {int}:
         return tuple(elements)
     # NaN is one object everywhere, so that what holds it equals itself.
-    plain: list[Any] = [math.nan if one != one else one for one in elements]  # noqa: PLR0124
+    plain: list[Any] = [math.nan if element != element else element for element in elements]  # noqa: PLR0124
     if kinds <= {int, float}:
         return tuple(plain)
     return tuple(map(int, plain))
@@ -694,7 +694,7 @@ class Describer:
         tensors = (one for one in found if type(one) is torch.Tensor)
         try:
             with SubjectCode():
-                return on_host(one for one in tensors if self._imaged(one) is one)
+                return on_host(image for image in tensors if self._imaged(image) is image)
         except NotPlainError:
             # Each is read alone then, and the error says which it was.
             return []
@@ -875,6 +875,6 @@ class _Description:
         if self.describer.device == "cpu":
             return
         known = () if self.by_content else self.scope.paths
-        pairs = self.describer.read(one for one in parts if id(one) not in known)
+        pairs = self.describer.read(part for part in parts if id(part) not in known)
         # With the tensor, or else another one could come to have its id.
         self.read.update((id(pair[0]), pair) for pair in pairs)

@@ -325,12 +325,12 @@ def left_out(subject: Subject, call: Call, expected: Expected) -> str | None:
     """Why this call, all of whose names are resolved, is not made; None where it is inside of the contract."""
     if isinstance(expected, Refusal) and not subject.refuses:
         return f"the rules refuse {expected.argument or call.function}"
-    return next((one.reason for one in subject.outside if one.holds(call)), None)
+    return next((entry.reason for entry in subject.outside if entry.holds(call)), None)
 
 
 def is_lacked(subject: Subject, call: Call) -> bool:
     """Whether a call that is left out is about something that the subject does not have."""
-    return any(one.lacked and one.holds(call) for one in subject.outside)
+    return any(entry.lacked and entry.holds(call) for entry in subject.outside)
 
 
 def not_offered(outcome: Outcome | None) -> str | None:

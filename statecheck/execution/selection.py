@@ -82,12 +82,12 @@ def require_declared_properties(subject: Subject) -> None:
     from statecheck.execution.registry import load_properties
 
     tested = load_properties()
-    for one in subject.known_deviations:
-        where = f"known defect {one.name!r}"
-        for name in one.names:
+    for deviation in subject.known_deviations:
+        where = f"known defect {deviation.name!r}"
+        for name in deviation.names:
             require_property(name, tested, where)
-        if all(map(one.covers, tested)):
-            names = ", ".join(one.names)
+        if all(map(deviation.covers, tested)):
+            names = ", ".join(deviation.names)
             raise ValueError(f"properties = {names}, but should leave out a property at least [{where}]")
 
 
@@ -207,7 +207,9 @@ class Offers:
         for name in self.offered if self.subject.functions else ():
             symbols = set(self.subject.documented_names(name))
             calling = [
-                one for one in load_properties().values() if not one.any_of and symbols & {*one.functions}
+                loaded
+                for loaded in load_properties().values()
+                if not loaded.any_of and symbols & {*loaded.functions}
             ]
             lacking = [map(self.subject.own_name, one.lacking(self.subject)) for one in calling]
             missing = [tuple(sorted({*names} & {*self.names})) for names in lacking]

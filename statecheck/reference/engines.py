@@ -62,11 +62,11 @@ def _view(view: View) -> rules.StateView:
 
 
 def _views(*views: View | None) -> list[rules.StateView]:
-    return [_view(one) for one in views if one is not None]
+    return [_view(view) for view in views if view is not None]
 
 
 def _bytes(memory: Known, views: Sequence[rules.StateView]) -> dict[str, bytes]:
-    return {one.pool: bytes(memory[one.pool].elements) for one in views}
+    return {view.pool: bytes(memory[view.pool].elements) for view in views}
 
 
 def _after(found: Mapping[str, bytes]) -> Answer:
@@ -101,7 +101,7 @@ def tracked(
 ) -> Answer:
     """The states of rows at a boundary in the slots that keep them."""
     views = _views(conv, temporal)
-    there = [bool(one) for one in mask.values()]
+    there = [bool(flag) for flag in mask.values()]
     return _after(
         rules.tracked_slots(_bytes(memory, views), views, sources.values(), there, targets.values())
     )
@@ -126,7 +126,7 @@ def scattered(
         chosen.append((kept_slots.values(), kept_drafts.values()))
     before = _bytes(memory, [*targets, *steps])
     after = rules.accepted_states(before, targets, steps, chosen)
-    return _after({one.pool: after[one.pool] for one in targets})
+    return _after({target.pool: after[target.pool] for target in targets})
 
 
 @answers("StateSlots.last_accepted", rule=rules.last_accepted)
@@ -172,7 +172,7 @@ def kept_states(
 ) -> Value:
     """(row, source, place) of each row that keeps a state, in the order of rows; what is computed before does not matter."""
     del prefixes
-    return tuple(tuple(one) for one in tracking.kept_states(boundaries, tokens, chunk_size, flat))
+    return tuple(tuple(state) for state in tracking.kept_states(boundaries, tokens, chunk_size, flat))
 
 
 @answers("TrackingPlan.logical_chunks", rule=tracking.logical_chunks)

@@ -43,7 +43,7 @@ class _Memory:
             # Tokens lie far apart, and each has a name of its own.
             of_token = replace(view, shape=view.shape[1:], strides=(view.strides or ())[1:])
             tokens = range(view.shape[0])
-            return [one for at in tokens for one in self.near(replace(of_token, of=f"{view.of}_{at}"))]
+            return [number for at in tokens for number in self.near(replace(of_token, of=f"{view.of}_{at}"))]
         raw, errors = (held.raw, held.near) if isinstance(held, Bounded) else (bytes(held.elements), ())
         known = {at: Near(value, bound) for at, value, bound in errors}
         values = floats_of(raw[: len(raw) // size * size], view.dtype)
@@ -52,7 +52,7 @@ class _Memory:
 
     def nested(self, view: View | None) -> Any:
         """The numbers of a view as nested lists; None of None."""
-        return None if view is None else _nested([one.value for one in self.near(view)], view.shape)
+        return None if view is None else _nested([number.value for number in self.near(view)], view.shape)
 
 
 def _nested(flat: Sequence[Any], shape: Sequence[int]) -> Any:
@@ -96,7 +96,7 @@ def _rows(
         starts.values(),
         [(slot,) for slot in values] if len(slots.shape) == 1 else slots.rows(),
         None if accepted is None else accepted.values(),
-        None if has_state is None else [bool(one) for one in has_state.values()],
+        None if has_state is None else [bool(flag) for flag in has_state.values()],
         profile.null_slots,
     )
 
@@ -190,7 +190,7 @@ def _delta(function: str) -> Callable[..., Answer]:
         read = _Memory(memory)
         gates = read.nested(g)
         if g is not None and len(g.shape) == 2:
-            gates = [[[one] for one in heads] for heads in gates]
+            gates = [[[head] for head in heads] for heads in gates]
         steps = delta_heads(
             read.nested(q), read.nested(k), read.nested(v), gates, read.nested(beta), scale, qk_l2norm
         )
@@ -256,9 +256,9 @@ def _ssm(function: str) -> Callable[..., Answer]:
         if len(dt.shape) == 2:
             # Of Mamba-2 each head has one.
             channels, entries = states.shape[2:]
-            times = [[[one] * channels for one in heads] for heads in times]
-            rates = [[[one] * entries] * channels for one in rates]
-            offsets = [[one] * channels for one in offsets] if offsets is not None else None
+            times = [[[head] * channels for head in heads] for heads in times]
+            rates = [[[rate] * entries] * channels for rate in rates]
+            offsets = [[offset] * channels for offset in offsets] if offsets is not None else None
         inputs, b, c, d, gate = (read.nested(one) for one in (x, B, C, D, z))
         steps = ssm_heads(inputs, times, rates, b, c, d, gate, offsets, dt_softplus)
         if function in profile.chunks_of_batches:

@@ -119,9 +119,9 @@ def releases_of(project: Project) -> list[str]:
     ]
     done = run_command(command)
     found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
-    versions = [Version(one) for one in found[1].split(", ")] if found else []
+    versions = [Version(part) for part in found[1].split(", ")] if found else []
     oldest = Version(project.oldest)
-    names = [str(one) for one in sorted(versions) if one >= oldest and not one.is_prerelease]
+    names = [str(version) for version in sorted(versions) if version >= oldest and not version.is_prerelease]
     if not names:
         why = done.stderr.strip().split("\n")[-1]
         raise ValueError(f"releases = none in the index, but should be some since {project.oldest}: {why}")

@@ -126,7 +126,7 @@ def _ingredients(release: Release) -> dict[str, Any]:
     ]
     found = {
         "python": str(Path(sys.executable).resolve()),
-        "folders": list(dict.fromkeys(str(one) for one in lenders if root not in one.parents)),
+        "folders": list(dict.fromkeys(str(lender) for lender in lenders if root not in lender.parents)),
         "pins": [f"{name}=={version}" for name in _BORROWED if (version := installed_version(name))],
     }
     return found | ({"required": _requirements(release)} if release.checkout is not None else {})

@@ -80,7 +80,7 @@ def chosen_release(options: Mapping[str, str | None]) -> ChosenRelease | None:
     given = {name: value for name, value in options.items() if value}
     projects = [one for one in PROJECTS.values() if given.keys() & {one.subject, f"{one.subject}_path"}]
     if len(projects) > 1:
-        named = " and ".join(one.option for one in projects)
+        named = " and ".join(entry.option for entry in projects)
         raise ValueError(f"{named} are given, but should be of one project")
     for project in projects:
         version, path = (given.get(name, "") for name in (project.subject, f"{project.subject}_path"))

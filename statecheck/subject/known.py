@@ -163,7 +163,7 @@ class KnownDeviation:
 
     def __post_init__(self) -> None:
         _require_names("property", self.property, "KnownDeviation", patterns=True)
-        if not self.shown_by or not all(isinstance(one, Symptom) for one in self.shown_by):
+        if not self.shown_by or not all(isinstance(symptom, Symptom) for symptom in self.shown_by):
             raise ValueError(
                 f"symptoms = {self.symptoms!r}, but should be a Symptom or several [KnownDeviation]"
             )
@@ -213,7 +213,7 @@ class KnownDeviation:
 
 def covers(patterns: Sequence[str], property_id: str) -> bool:
     """Whether the id of a property is among `patterns` of `fnmatch`."""
-    return any(fnmatchcase(property_id, one) for one in patterns)
+    return any(fnmatchcase(property_id, pattern) for pattern in patterns)
 
 
 def _several(names: Names) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ def _several(names: Names) -> tuple[str, ...]:
 
 def _require_names(what: str, names: Names, where: str, *, patterns: bool = False) -> None:
     """Refuse what is no name, and what matches every name."""
-    if not isinstance(names, (str, tuple)) or not all(isinstance(one, str) for one in names) or not names:
+    if not isinstance(names, (str, tuple)) or not all(isinstance(word, str) for word in names) or not names:
         raise ValueError(f"{what} = {names!r}, but should be a name or several [{where}]")
     for one in _several(names):
         if not one.replace("*", "").strip():
@@ -243,8 +243,10 @@ def with_documented_names(
         documented: the documents' names of a function; its own name alone, where it has no other.
     """
     shown = tuple(
-        replace(one, function=tuple(name for own in _several(one.function) for name in documented(own)))
-        for one in declared.shown_by
+        replace(
+            symptom, function=tuple(name for own in _several(symptom.function) for name in documented(own))
+        )
+        for symptom in declared.shown_by
     )
     return replace(declared, symptoms=shown)
 
@@ -268,8 +270,8 @@ class KnownDefectMatcher:
 
     def __init__(self, declared: Sequence[KnownDeviation], profile: Profile) -> None:
         self.given = declared
-        require_once([one.name for one in declared], "declared defects")
-        self.declared = {one.name: one for one in declared}
+        require_once([defect.name for defect in declared], "declared defects")
+        self.declared = {defect.name: defect for defect in declared}
         self.matched: Counter[str] = Counter()
         self.hidden = False
         """Whether the sanitizer ended examples that could go on without it."""
@@ -298,11 +300,15 @@ class KnownDefectMatcher:
 
     def find(self, case: Case) -> KnownDeviation | None:
         """The first declared defect that the case shows; None where it is new. Raises nothing that a condition raises."""
-        return next((one for one in self.given if self._accepts(one, case, one.fitting(case))), None)
+        return next(
+            (defect for defect in self.given if self._accepts(defect, case, defect.fitting(case))), None
+        )
 
     def find_of_any_property(self, case: Case) -> KnownDeviation | None:
         """As `find`, of a case of which it is not known which property drew it, so that a declaration's properties do not count."""
-        return next((one for one in self.given if self._accepts(one, case, one.alike(case))), None)
+        return next(
+            (defect for defect in self.given if self._accepts(defect, case, defect.alike(case))), None
+        )
 
     def nearest(self, case: Case) -> str:
         """A sentence about the first declared defect from which a new failure differs in one field alone, such as by a slip in the place; or "".
@@ -312,15 +318,15 @@ class KnownDefectMatcher:
         failure = case.failure
         if failure is None:
             return ""
-        for one in self.given:
+        for defect in self.given:
             # Where all fields of a symptom are the failure's, a condition keeps it from matching.
-            if not one.covers(case.property_id) or one.fitting(case):
+            if not defect.covers(case.property_id) or defect.fitting(case):
                 continue
-            for symptom in one.shown_by:
+            for symptom in defect.shown_by:
                 different = list(symptom.differences(failure))
-                if len(different) == 1 and self._accepts(one, case, (symptom,)):
+                if len(different) == 1 and self._accepts(defect, case, (symptom,)):
                     ((name, declared, seen),) = different
-                    return f"Known defect {one.name} is declared for {name} = {declared!r}. This failure has {name} = {seen!r}, and differs in nothing else."
+                    return f"Known defect {defect.name} is declared for {name} = {declared!r}. This failure has {name} = {seen!r}, and differs in nothing else."
         return ""
 
     def _accepts(self, one: KnownDeviation, case: Case, symptoms: Sequence[Symptom]) -> bool:

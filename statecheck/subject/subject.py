@@ -259,8 +259,8 @@ class Subject:
 
     def never(self, function: str) -> str | None:
         """Why every call of the function is outside of the contract; None where some are inside."""
-        always = (one for one in self.outside if one.condition is None and one.covers(function))
-        return next((one.reason for one in always), None)
+        always = (entry for entry in self.outside if entry.condition is None and entry.covers(function))
+        return next((entry.reason for entry in always), None)
 
     def has(self, function: str) -> bool:
         try:
@@ -284,7 +284,7 @@ class Subject:
             ValueError: as `known.declared_in`.
         """
         return tuple(
-            with_documented_names(one, self.documented_names) for one in known_in(path, self.release)
+            with_documented_names(defect, self.documented_names) for defect in known_in(path, self.release)
         )
 
     def own_calls(self) -> int | None:

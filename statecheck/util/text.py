@@ -79,4 +79,4 @@ def meant_by(name: str, among: Iterable[str]) -> str:
 
 def listed(text: str) -> tuple[str, ...]:
     """The names in a text such as "a,b"."""
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(part.strip() for part in text.split(",") if part.strip())

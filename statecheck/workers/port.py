@@ -357,7 +357,7 @@ class InWorker:
         started = monotonic()
         limit = self._patience.limit * len(messages)
         try:
-            answer = worker.ask(limit, "example", begins, tuple(one[1:] for one in messages))
+            answer = worker.ask(limit, "example", begins, tuple(message[1:] for message in messages))
         except Faulted as faulted:
             return faulted.fault
         self._launched += answer.launched

@@ -135,7 +135,7 @@ class Server:
                     outcomes.append(port.execute(step))
                     self._require_usable(outcomes[-1])
         port.give_back()
-        return [one for one in outcomes if one is not None]
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def _require_usable(self, outcome: Outcome | None) -> None:
         """Raise Faulted where a subject that raised has left the device unusable, whatever it raised."""

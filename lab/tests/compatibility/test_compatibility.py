@@ -36,7 +36,7 @@ def saved(folder: Path, release: str, properties: Mapping[str, Any], *known: dic
     record = CampaignRecord(
         Plan(release, "vllm", budget=60.0),
         properties=[PropertyRecord(name, "", "", **one) for name, one in fields.items()],
-        known=[KnownRecord(**one) for one in known],
+        known=[KnownRecord(**defect) for defect in known],
     )
     return record.save(folder / release / "campaign.json").parent
 
@@ -129,8 +129,8 @@ def test_columns_of_releases_before_the_oldest_supported_are_kept(root: Path) ->
     saved(root / "new", VLLM.oldest, {"rows_are_whole": "passed"})
     assert told_from(root / "new", "--write") == CLEAN
     found = loaded(compatibility.results_of(VLLM))
-    assert [one.release for one in found.releases] == ["0.9.0", "0.10.0", "0.11.0", VLLM.oldest]
-    assert [one.id for one in found.known] == ["in-place", "overlap"]
+    assert [release.release for release in found.releases] == ["0.9.0", "0.10.0", "0.11.0", VLLM.oldest]
+    assert [defect.id for defect in found.known] == ["in-place", "overlap"]
     assert found.topics.keys() == {"copies_are_exact", "counts_add_up", "rows_are_whole"}
 
 

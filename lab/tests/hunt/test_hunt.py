@@ -24,7 +24,7 @@ def a_hunt(defect: str, seed: int, failure: float | None, examples: int = 7) -> 
 def test_every_planted_defect_of_impl_is_hunted_for() -> None:
     defects = planted_defects()
     assert len(defects) == sum(len(planted(group)) for group in GROUPS)
-    assert len({one.name for one in defects}) == len(defects)
+    assert len({defect.name for defect in defects}) == len(defects)
     with pytest.raises(ValueError, match=r"^groups = \['none'\], but should be some of stateless, "):
         planted_defects(["none"])
 

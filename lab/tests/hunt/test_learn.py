@@ -118,7 +118,7 @@ def test_visits_are_measured_with_the_variants_that_they_launch(
     first, *others = visits(load("impl"), 1, cached=False)
     assert [one.kind for one in (first, *others)] == [kind for kind in KINDS for _ in range(2)]
     assert all(one.seconds > 0 for one in (first, *others))
-    launched = {one.property_id: {name.partition("#")[0] for name in one.variants} for one in others}
+    launched = {other.property_id: {name.partition("#")[0] for name in other.variants} for other in others}
     assert launched == {"cdiv/tensor": set(), "copy-meta/kernel-launch": {"batch_memcpy_kernel"}}
 
 
@@ -131,7 +131,7 @@ def test_the_first_examples_of_properties_are_tried_on_a_broken_copy(
     monkeypatch.setattr(learn, "load_properties", lambda: chosen)
     defect = next(one for one in planted("stateless") if "cdiv/tensor" in one.found_by)
     with broken_subject(defect.variant, tmp_path) as subject:
-        tried = {one.property_id: one for one in attempts(subject, defect.name, 3)}
+        tried = {attempt.property_id: attempt for attempt in attempts(subject, defect.name, 3)}
     assert tried["cdiv/tensor"].found
     assert set(tried) == {"cdiv/either-sign", "cdiv/tensor"}
     assert all(one.seeds == 3 for one in tried.values())

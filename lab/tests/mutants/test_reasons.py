@@ -13,7 +13,7 @@ REASONS = ROOT / "lab" / "mutants" / "reasons.toml"
 
 def test_no_reason_has_outlived_its_mutant() -> None:
     reasons = read_reasons(REASONS)
-    files = {one.file: (ROOT / one.file).read_bytes() for one in reasons}
+    files = {reason.file: (ROOT / reason.file).read_bytes() for reason in reasons}
     ids = {file: {mutant.id for mutant in mutants_of(file, content)} for file, content in files.items()}
     require_current(reasons, ids, {})
     assert ids

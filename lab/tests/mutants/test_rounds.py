@@ -190,7 +190,7 @@ def test_a_kill_of_an_earlier_source_does_not_hide_a_survivor_of_this_one(tmp_pa
 def test_the_command_is_clean_only_if_all_are_judged_and_none_survives(plan: MutantPlan) -> None:
     [target] = plan.targets
     mutants = possible(target)
-    killed = {one.id: MutantResult(KILLED, "source", by="test") for one in mutants}
+    killed = {mutant.id: MutantResult(KILLED, "source", by="test") for mutant in mutants}
     some = dict([*killed.items()][:-1])
     assert code_of(Judged(mutants, killed), left=0) == CLEAN
     assert code_of(Judged(mutants, some), left=1) == INCOMPLETE
@@ -238,7 +238,7 @@ def test_a_reason_may_not_outlive_its_mutant(plan: MutantPlan) -> None:
         reason_about(found, "0123456789ab")
     equivalent = {found.survivors[0].id: MutantResult(EQUIVALENT, "source")}
     reason_about(replace(found, results=equivalent), found.survivors[0])
-    killed = next(one for one in found.mutants if found.results[one.id].noticed)
+    killed = next(mutant for mutant in found.mutants if found.results[mutant.id].noticed)
     with pytest.raises(ValueError, match="but should be about one that survives: "):
         reason_about(found, killed)
 

@@ -154,7 +154,9 @@ def test_a_table_may_be_written_with_what_it_holds_and_nothing_else(
     at = path.fresh("column") if column is None else column
     memory.store(table.start + 4 * at, 4, stored, "a kernel")
     memory.compare({}, ())
-    assert [one.text for one in memory.violations] == [f"{name} may be left otherwise" for name in left]
+    assert [violation.text for violation in memory.violations] == [
+        f"{name} may be left otherwise" for name in left
+    ]
 
 
 def test_an_access_between_two_elements_is_out_of_reach() -> None:

@@ -62,7 +62,7 @@ def test_the_gallery_has_the_tables_of_findings_with_the_wrong_cells_marked() ->
     assert "[The finding](findings/sits-a-step-out.md)" in page
     sections = page.split("\n## ")[1:]
     assert len(sections) > 3
-    assert [one for one in sections if "**{.wrong}" not in one] == []
+    assert [section for section in sections if "**{.wrong}" not in section] == []
 
 
 def test_the_pages_are_made_anew(tmp_path: Path) -> None:

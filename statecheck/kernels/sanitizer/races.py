@@ -107,11 +107,11 @@ class AccessLog:
 def _near(written: list[Touch], touches: list[Touch]) -> bool:
     """Whether an access may touch what another program writes, and one of the two is not atomic."""
     return any(
-        touch.low < one.high
-        and touch.high > one.low
-        and touch.program != one.program
-        and not (touch.kind == one.kind == "atomic")
-        for one in written
+        touch.low < store.high
+        and touch.high > store.low
+        and touch.program != store.program
+        and not (touch.kind == store.kind == "atomic")
+        for store in written
         for touch in touches
     )
 

@@ -35,10 +35,10 @@ def test_builders_are_timed_beside_a_subject_s_own(
     threads = torch.get_num_threads()
     alone = bench_builders.measure_builders(device=device)
     beside = bench_builders.measure_builders(load("impl"), device)
-    assert {(one.peer, one.same, one.ratio) for rows in alone.values() for one in rows} == {
+    assert {(row.peer, row.same, row.ratio) for rows in alone.values() for row in rows} == {
         (None, None, None)
     }
-    assert all(one.peer and one.same and one.ratio for rows in beside.values() for one in rows)
+    assert all(row.peer and row.same and row.ratio for rows in beside.values() for row in rows)
     assert torch.get_num_threads() == threads
 
 
