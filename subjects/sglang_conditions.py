@@ -466,6 +466,21 @@ def _offset_behind_32_bits(case: Case, _: Profile) -> bool:
     return max(slots * batch["states"].strides[0], tokens * batch["v"].strides[0]) >= 2**31
 
 
+def _gated_convolution(case: Case, _: Profile) -> bool:
+    """A convolution that the kernels of LFM2 compute."""
+    batch = case.calls[-1].named
+    plain = batch["bias"] is None and batch["activation"] is None
+    return plain and batch["x"].dtype == "bfloat16" and batch["weight"].shape[1] == 3
+
+
+def _gated_convolution_behind_32_bits(case: Case, profile: Profile) -> bool:
+    """A convolution of LFM2: the number of a slot, or that of a token, times its stride needs more than 31 bits."""
+    batch = case.calls[-1].named
+    slots, tokens = max(batch["slots"].values()), batch["x"].shape[0] - 1
+    largest = max(slots * batch["states"].strides[0], tokens * batch["x"].strides[0])
+    return _gated_convolution(case, profile) and largest >= 2**31
+
+
 _GATES_CHUNK = 64
 """Tokens of a chunk of the gated delta rule."""
 
@@ -513,5 +528,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
     "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
     "offset_behind_32_bits": Condition(inputs=_offset_behind_32_bits),
+    "gated_convolution": Condition(inputs=_gated_convolution),
+    "gated_convolution_behind_32_bits": Condition(inputs=_gated_convolution_behind_32_bits),
     "last_token_of_one_chunk": Condition(inputs=_last_token_of_one_chunk),
 }

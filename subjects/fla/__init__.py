@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from statecheck.subject.loading import PROJECTS
+from statecheck.subject.subject import NotOffered, first_offered
 from subjects.kit.gates import raw_gates
+from subjects.kit.rows import decodes, gathered_states, keep_states
 
 STATECHECK_PROTOCOL = 2
 RELEASE = version("fla-core")
@@ -44,23 +46,8 @@ if not torch.cuda.is_available():
         vars(module).update(device="cpu", device_name="cpu", device_torch_lib=torch.cpu)
 
 
-def _operation(module: str, name: str) -> Callable[..., Any]:
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(f"fla.{module}"), name)
-    except AttributeError as error:
-        raise NotImplementedError(f"fla.{module} has no {name}") from error
-    except ImportError as error:
-        raise NotImplementedError(f"fla.{module} cannot be imported: {error}") from error
-    return found
-
-
-def _require(condition: bool, lacks: str) -> None:
-    if not condition:
-        raise NotImplementedError(lacks)
-
-
 def _on_rows(
-    operation: Callable[..., Any],
+    operation: str,
     inputs: Mapping[str, Tensor | None],
     like: Tensor,
     states: Tensor,
@@ -75,15 +62,15 @@ def _on_rows(
 
     A row of padding has zeros for a state, and its state is not written.
     """
+    called = first_offered(f"fla.{operation}")
     keys_first |= not options.get("state_v_first", True)
     starts, out = query_start_loc.long(), torch.zeros_like(like)
     tokens = int(starts[-1])
     if tokens == 0:
         return out
     there = (slots >= 0) & (starts.diff() > 0)
-    before = states[slots.clamp(min=0).long()].float()
-    before[~there if has_state is None else ~(there & has_state)] = 0
-    found, after = operation(
+    before = gathered_states(states, slots, there if has_state is None else there & has_state).float()
+    found, after = called(
         **{name: None if tensor is None else tensor[None, :tokens] for name, tensor in inputs.items()},
         initial_state=before.transpose(-1, -2).contiguous() if keys_first else before,
         output_final_state=True,
@@ -91,14 +78,12 @@ def _on_rows(
         **options,
     )
     out[:tokens] = found[0]
-    after = after.transpose(-1, -2) if keys_first else after
-    states[slots[there].long()] = after[there].to(states.dtype)
+    keep_states(states, after.transpose(-1, -2) if keys_first else after, slots, there)
     return out
 
 
 def _delta(
-    module: str,
-    name: str,
+    operation: str,
     inputs: Mapping[str, Tensor | None],
     scale: float,
     qk_l2norm: bool,
@@ -107,7 +92,7 @@ def _delta(
 ) -> Tensor:
     """Call an operation of the delta rule."""
     options |= {"scale": scale, "use_qk_l2norm_in_kernel": qk_l2norm}
-    return _on_rows(_operation(module, name), inputs, inputs["v"], *rows, **options)  # type: ignore[arg-type]
+    return _on_rows(operation, inputs, inputs["v"], *rows, **options)  # type: ignore[arg-type]
 
 
 def _layout(q: Tensor) -> dict[str, Any]:
@@ -117,27 +102,29 @@ def _layout(q: Tensor) -> dict[str, Any]:
 
 def delta_recurrent(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The delta rule, token by token."""
-    where = "ops.delta_rule", "fused_recurrent_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
+    where = "ops.delta_rule:fused_recurrent_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
     return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, keys_first=True)
 
 
 def delta_chunk(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The delta rule in chunks."""
-    _require(q.dtype != torch.float32, "float32 in chunks")
-    where = "ops.delta_rule", "chunk_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
+    if q.dtype == torch.float32:
+        raise NotOffered("chunk_delta_rule of float32")
+    where = "ops.delta_rule:chunk_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
     return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, keys_first=True)
 
 
 def gdn_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The gated delta rule, token by token."""
-    where = "ops.gated_delta_rule", "fused_recurrent_gated_delta_rule"
     inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    return _delta(*where, inputs, scale, qk_l2norm, states, slots, query_start_loc, **_layout(q))
+    rows = states, slots, query_start_loc
+    operation = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
+    return _delta(operation, inputs, scale, qk_l2norm, *rows, **_layout(q))
 
 
 def gdn_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The gated delta rule in chunks."""
-    where = "ops.gated_delta_rule", "chunk_gated_delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
+    where = "ops.gated_delta_rule:chunk_gated_delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
     return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, **_layout(q))
 
 
@@ -149,7 +136,7 @@ def _kda(name: str, inputs: dict[str, Tensor], *rest: Any) -> Tensor:
         inputs |= {"g": raw, "beta": shares}
         options |= {"A_log": logs, "dt_bias": offsets.flatten()}
         options |= dict.fromkeys(("use_gate_in_kernel", "use_beta_sigmoid_in_kernel"), True)
-    return _delta("ops.kda", name, inputs, *rest, **options)
+    return _delta(f"ops.kda:{name}", inputs, *rest, **options)
 
 
 def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
@@ -157,8 +144,9 @@ def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start
     inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
     if num_accepted is None:
         return _kda("fused_recurrent_kda", inputs, scale, qk_l2norm, states, slots, query_start_loc)
-    _require(bool((slots >= 0).all()), "rows of padding with drafts")
-    out, _ = _operation("ops.kda.fused_recurrent", "fused_recurrent_kda_fwd")(
+    if (slots < 0).any():
+        raise NotOffered("fused_recurrent_kda_fwd of rows of padding with drafts")
+    out, _ = first_offered("fla.ops.kda.fused_recurrent:fused_recurrent_kda_fwd")(
         **{name: tensor.contiguous()[None] for name, tensor in inputs.items()},
         initial_state=states,
         scale=scale,
@@ -181,7 +169,7 @@ def _linear(name: str, inputs: Mapping[str, Tensor], g: Tensor | None, scale: fl
     """Call an operation of simple GLA; of RetNet and lightning attention, a head has one decay for all tokens."""
     of_tokens, of_heads = (None, g[0]) if g is not None and len(g) and g.stride(0) == 0 else (g, None)
     return _on_rows(
-        _operation("ops.simple_gla", name),
+        f"ops.simple_gla:{name}",
         {**inputs, "g": of_tokens},
         inputs["v"],
         *rows,
@@ -201,7 +189,8 @@ def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
     """Simple GLA in chunks."""
     is_of_heads = g is not None and len(g) > 0 and g.stride(0) == 0
     # Its state behind fewer tokens than a chunk has is NaN: docs/findings/flash-linear-attention-lightning-state.md.
-    _require(not is_of_heads or float(g.min()) > _STEEPEST, "a head whose decay is too steep for a chunk")
+    if is_of_heads and float(g.min()) <= _STEEPEST:
+        raise NotOffered("chunk_simple_gla of a head whose decay is too steep for a chunk")
     rows = states, slots, query_start_loc, has_state
     return _linear("chunk_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
 
@@ -211,8 +200,8 @@ def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, ha
     there, named = (slots >= 0) & (query_start_loc.diff() > 0), slots.clamp(min=0).long()
     window = torch.nn.functional.pad(states[named], (1, 0))
     numbers = torch.where(slots >= 0, torch.arange(len(slots), device=slots.device), -1)
-    operation = _operation("modules.causal_conv1d", "causal_conv1d")
     rows, options = (window, numbers, query_start_loc, has_state), {"weight": weight, "bias": bias}
+    operation = "modules.causal_conv1d:causal_conv1d"
     out = _on_rows(operation, {"x": x}, x, *rows, activation=activation, **options)
     states[named[there]] = window[there][..., 1:]
     return out
@@ -220,13 +209,9 @@ def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, ha
 
 def conv_update(x, weight, bias, activation, states, slots, query_start_loc, num_accepted):
     """Causal convolution, a token of each row at a time."""
-    update = _operation("modules.causal_conv1d", "causal_conv1d_update")
-    out, starts, lengths = torch.zeros_like(x), query_start_loc[:-1], query_start_loc.diff()
-    for at in range(int(lengths.max())):
-        there = (slots >= 0) & (lengths > at)
-        tokens, chosen = (starts[there] + at).long(), slots[there].long()
-        if len(chosen):
-            window = torch.nn.functional.pad(states[chosen], (1, 0)).contiguous()
-            out[tokens], window = update(x[tokens], window, weight=weight, bias=bias, activation=activation)
-            states[chosen] = window[..., 1:]
+    out, update = torch.zeros_like(x), first_offered("fla.modules.causal_conv1d:causal_conv1d_update")
+    for tokens, named in decodes(slots, query_start_loc, slots >= 0):
+        window = torch.nn.functional.pad(states[named.long()], (1, 0)).contiguous()
+        out[tokens], window = update(x[tokens], window, weight=weight, bias=bias, activation=activation)
+        states[named.long()] = window[..., 1:]
     return out

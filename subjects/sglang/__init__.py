@@ -46,7 +46,6 @@ SUBJECT = Subject(
             **dict.fromkeys(("conv_update", "conv_prefill"), "input"),
             **dict.fromkeys(("ssd_prefill", "gdn_chunk", "kda_chunk", "linear_chunk"), "dot"),
         },
-        without_drafts=("linear_recurrent",),
         without_shared_heads=("kda_chunk",),
         chunks_of_batches=("ssd_prefill",),
         lightning=("linear_recurrent", "linear_chunk"),

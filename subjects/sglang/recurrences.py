@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
 
 from statecheck.subject.subject import NotOffered, first_offered
 from subjects.kit.gates import raw_gates
+from subjects.kit.rows import decodes, gathered_states, keep_states
 from subjects.sglang.release import RELEASE_NAME
 
 __all__ = ["Recurrences"]
 assert RELEASE_NAME, "the release is looked at first, so that its packages can be imported"
 _CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
+_GATED_CONV = "sglang.kernels.ops.mamba.lfm_short_conv"
 _SSM = "sglang.kernels.ops.mamba.triton_ops.mamba_ssm:selective_state_update"
 _SSD = "sglang.kernels.ops.mamba.triton_ops.ssd_combined:mamba_chunk_scan_combined"
 _METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:Mamba2Metadata"
@@ -36,6 +40,18 @@ def _require_branch(weight: Any) -> None:
         raise NotOffered("a convolution of a width of more than 4, which its kernel has no branch for")
 
 
+def _is_gated(x: Any, weight: Any, bias: Any, activation: Any) -> bool:
+    """Whether it is a convolution as LFM2's layers have, for which the release has kernels that multiply with gates before and behind it: here these are ones."""
+    return x.dtype == torch.bfloat16 and weight.shape[1] == 3 and bias is None and activation is None
+
+
+def _gated(name: str, x: Any, weight: Any, states: Any, *rows: Any) -> Any:
+    """Call a kernel of LFM2, with weights and slots that lie behind each other, as those of its layers: it takes no stride of them."""
+    ones = torch.ones_like(x)
+    dense = [one.contiguous() if isinstance(one, torch.Tensor) else one for one in rows]
+    return first_offered(f"{_GATED_CONV}:{name}")(ones, ones, x, weight.contiguous(), states, *dense)
+
+
 @contextmanager
 def _on_device(tensor: Any) -> Iterator[None]:
     """Let the release make the device of a tensor the current one, where torch has nothing of that name for a CPU."""
@@ -50,18 +66,6 @@ def _on_device(tensor: Any) -> Iterator[None]:
         del module.device
 
 
-def _decodes(slots: Any, query_start_loc: Any) -> Iterator[tuple[Any, Any]]:
-    """For the first token of each row, the second, and so on: their places, and the slots of their rows."""
-    starts, lengths = query_start_loc[:-1], query_start_loc.diff()
-    if (lengths == 1).all():
-        # Nothing is gathered, so that strides are those of the caller.
-        yield slice(len(slots)), slots
-        return
-    for at in range(int(lengths.max())):
-        there = lengths > at
-        yield (starts[there] + at).long(), slots[there]
-
-
 def _drafted(slots: Any, query_start_loc: Any, num_accepted: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Rows of the same number of tokens, as steps with drafts have: the places of their tokens, which rows they are, and a number in a buffer for each."""
     lengths = query_start_loc.diff()
@@ -71,15 +75,17 @@ def _drafted(slots: Any, query_start_loc: Any, num_accepted: Any) -> Iterator[tu
         yield places, rows, torch.arange(len(rows), dtype=torch.int32, device=slots.device).flip(0)
 
 
+def _tokens(tensor: Any, places: Any) -> Any:
+    """The tokens of rows: of rows that lie behind each other a view, as layers have it, with the strides of the caller, if that of a row is an int32."""
+    places, shape = places.flatten(), places.shape
+    if (places.diff() == 1).all() and shape[1] * tensor.stride(0) < 2**31:
+        return tensor[places[0] : places[-1] + 1].unflatten(0, shape)
+    return tensor[places].unflatten(0, shape)
+
+
 def _read(slots: Any, num_accepted: Any) -> Any:
     """The slots that rows with drafts read: those of their last accepted tokens."""
     return slots.gather(1, num_accepted[:, None].long() - 1)[:, 0]
-
-
-def _keep(states: Any, kept: Any, slots: Any) -> None:
-    """Write the states behind drafts, by row and token, to their slots, as the release writes that of the last accepted one."""
-    there = slots >= 0
-    states[slots[there].long()] = kept[there].to(states.dtype)
 
 
 def _verified(states: Any, x: Any, slots: Any, query_start_loc: Any, num_accepted: Any) -> Iterator[Any]:
@@ -97,7 +103,9 @@ def _verified(states: Any, x: Any, slots: Any, query_start_loc: Any, num_accepte
                 "retrieve_parent_token": _chain(x[places], states),
             },
         )
-        _keep(states, kept.flip(0), slots[rows, : places.shape[1]])
+        written = slots[rows, : places.shape[1]]
+        # As the release writes that behind the last accepted draft.
+        keep_states(states, kept.flip(0), written, written >= 0)
 
 
 def _chain(tokens: Any, states: Any) -> Any:
@@ -121,7 +129,7 @@ def _packed(
     """Decodes on queries, keys and values as a convolution leaves them, with raw gates."""
     out, update = torch.zeros_like(inputs[2]), first_offered(f"{_FLA}:{name}")
     raw, logs, offsets, shares = raw_gates(g, beta)
-    for tokens, named in _decodes(slots, query_start_loc):
+    for tokens, named in decodes(slots, query_start_loc):
         mixed = torch.cat([tensor[tokens].flatten(1) for tensor in inputs], 1)
         made = mixed.new_empty(len(named), 1, *out.shape[1:])
         gates = raw[tokens].flatten(1), shares[tokens], logs, offsets.flatten()
@@ -179,7 +187,7 @@ def _gating(
         out[:tokens] = found.reshape(out.shape)[:tokens]
         if kept is not None:
             is_token = torch.arange(slots.shape[1], device=slots.device) < lengths[:, None]
-            _keep(states, kept.flip(0), slots.where(is_token, -1))
+            keep_states(states, kept.flip(0), slots, is_token & (slots >= 0))
     return out
 
 
@@ -199,7 +207,7 @@ def _in_chunks(
     pool, places = states, named
     if name == _CHUNKS and not states.is_contiguous():
         # Layers of GDN gather states of a pool with gaps and write them back, since the function makes a dense copy of it.
-        pool = states[named.clamp(min=0).long()]
+        pool = gathered_states(states, named, there)
         places = torch.arange(len(rows), dtype=named.dtype, device=named.device).where(there, -1)
     with _on_device(out):
         found = first_offered(name)(
@@ -211,15 +219,22 @@ def _in_chunks(
             cu_seqlens=cut,
         )
     if pool is not states:
-        states[named[there].long()] = pool[there]
+        keep_states(states, pool, named, there)
     out[:tokens] = (found[0] if isinstance(found, tuple) else found).reshape(out[:tokens].shape)
     return out
 
 
 def _segments(
-    inputs: Sequence[Any], g: Any, scale: float, states: Any, slots: Any, lengths: Any, has_state: Any
+    inputs: Sequence[Any],
+    g: Any,
+    scale: float,
+    states: Any,
+    slots: Any,
+    lengths: Any,
+    has_state: Any,
+    **drafts: Any,
 ) -> Any:
-    """Lightning attention by the kernels of `seg_la`, the layers' default, for rows that all have tokens: those of prompts, or of decodes where each row has one."""
+    """Lightning attention by the kernels of `seg_la`, the layers' default, for rows that all have tokens: those of prompts, or of decodes where each row has one, or drafts with a buffer of the state behind each."""
     ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
     # The kernels take no stride of the slots, and the layers' slots lie behind each other.
     meta = first_offered(f"{_SEGMENTS}:SegLaMeta")(
@@ -228,7 +243,36 @@ def _segments(
     # Queries and keys come from a norm, and values are a part of a larger projection.
     q, k, v = inputs[0].contiguous(), inputs[1].contiguous(), inputs[2]
     attention = first_offered(f"{_SEGMENTS}:seg_la_fwd")
-    return attention(q, k, v, states.transpose(-1, -2), _slopes(v, g), meta, softmax_scale=scale)
+    return attention(q, k, v, states.transpose(-1, -2), _slopes(v, g), meta, softmax_scale=scale, **drafts)
+
+
+def _linear_decode(inputs: Sequence[Any], g: Any, scale: float, states: Any, slots: Any) -> Any:
+    """Lightning attention for a token of each row, with keys first: by the layers' default kernel, which has tiles of 128 keys, or else by that of `linear_backend: "minimax"`."""
+    v = inputs[2]
+    if v.shape[-1] == _TILE_OF_KEYS:
+        ones = torch.ones_like(slots)
+        return _segments(inputs, g, scale, states, slots, ones, ones)
+    inputs = [tensor.unsqueeze(2).contiguous() for tensor in inputs]
+    # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
+    made = first_offered(_LIGHTNING)(*inputs, states.transpose(-1, -2), _slopes(v, g), slots.contiguous())
+    return scale * made.reshape(v.shape)
+
+
+def _linear_drafts(
+    inputs: Sequence[Any], g: Any, scale: float, states: Any, slots: Any, numbers: Any
+) -> tuple[Any, Any]:
+    """Lightning attention for drafts of rows, `[N, T, H, D]`, as in a step that verifies them, and the state behind each. The release verifies no row of one token: it is a decode on a copy of its state."""
+    rows, columns, *_ = inputs[2].shape
+    flat = [tensor.flatten(0, 1) for tensor in inputs]
+    if columns == 1:
+        kept = gathered_states(states.transpose(-1, -2), slots, slots >= 0).transpose(-1, -2)
+        named = numbers.flip(0).where(slots >= 0, -1)
+        return _linear_decode(flat, g, scale, kept, named), kept[:, None]
+    buffer = states.new_full((rows, columns, *states.shape[1:]), float("nan"))
+    lengths = torch.full_like(slots, columns)
+    drafts = {"caches": buffer, "cache_indices": numbers}
+    found = _segments(flat, g, scale, states, slots, lengths, torch.ones_like(slots), **drafts)
+    return found, buffer.flip(0).transpose(-1, -2)
 
 
 def _slopes(v: Any, g: Any) -> Any:
@@ -259,7 +303,8 @@ class Recurrences:
         if num_accepted is not None:
             kept, slots = weight.shape[1] - 1, slots[:, None]
             for places, rows, numbers in _drafted(slots, query_start_loc, torch.ones_like(num_accepted)):
-                inputs, named, accepted = x[places].transpose(1, 2), slots[rows, 0], num_accepted[rows]
+                inputs, named = _tokens(x, places).transpose(1, 2), slots[rows, 0]
+                accepted = num_accepted[rows]
                 given = weight, bias, activation
                 if x.dtype != torch.bfloat16:
                     found = update(
@@ -283,9 +328,13 @@ class Recurrences:
                 windows[..., : kept - 1 + places.shape[1]] = torch.cat(
                     [buffer[:, 0], buffer[:, 1:, :, -1].transpose(1, 2)], 2
                 )
-                _keep(states, windows, named)
+                keep_states(states, windows, named, named >= 0)
             return out
-        for tokens, named in _decodes(slots, query_start_loc):
+        for tokens, named in decodes(slots, query_start_loc):
+            if _is_gated(x, weight, bias, activation):
+                rows = weight, states, named
+                out[tokens] = _gated("fused_lfm_short_conv_decode", x[tokens], *rows)
+                continue
             out[tokens] = update(x[tokens], states, weight, bias, activation, conv_state_indices=named)
         return out
 
@@ -302,6 +351,9 @@ class Recurrences:
     ) -> Any:
         """Causal convolution for prompts."""
         _require_branch(weight)
+        if _is_gated(x, weight, bias, activation):
+            rows = query_start_loc, slots, has_state, max(1, int(query_start_loc.diff().max()))
+            return _gated("fused_lfm_short_conv_prefill", x, weight, states, *rows)
         found = first_offered(f"{_CONV}:causal_conv1d_fn")(
             x.T,
             weight,
@@ -340,18 +392,19 @@ class Recurrences:
         if dt_bias is None:
             dt_bias = nothing[:, :1].expand(A.shape[:2]) if A.stride(-1) == 0 else nothing
         steps: Any = (
-            ((tokens, named, {}) for tokens, named in _decodes(slots, query_start_loc))
+            ((tokens, named, {}) for tokens, named in decodes(slots, query_start_loc))
             if num_accepted is None
             else _verified(states, x, slots, query_start_loc, num_accepted)
         )
         for tokens, named, verified in steps:
-            out = torch.zeros_like(x[tokens])
-            times = dt[tokens]
+            # Places of drafts are a table.
+            of = partial(_tokens, places=tokens) if verified else itemgetter(tokens)
+            out, times = torch.zeros_like(of(x)), of(dt)
             # One time for a head is a view with stride 0, from which the kernel sees that there is one.
             times = times[..., :1].expand(times.shape) if dt.stride(-1) == 0 else times
-            rest = {"z": None if z is None else z[tokens], "dt_bias": dt_bias, "dt_softplus": dt_softplus}
+            rest = {"z": None if z is None else of(z), "dt_bias": dt_bias, "dt_softplus": dt_softplus}
             rest |= verified
-            inputs = x[tokens], times, A, B[tokens], C[tokens], D
+            inputs = of(x), times, A, of(B), of(C), D
             with _on_device(x):
                 # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
                 update(states, *inputs, **rest, state_batch_indices=named.contiguous(), out=out)
@@ -384,7 +437,7 @@ class Recurrences:
         if q.dtype == torch.float16:
             return _gating(*raw)
         there = (slots >= 0) & (query_start_loc.diff() > 0)
-        before = states[slots.clamp(min=0).long()].contiguous()
+        before = gathered_states(states, slots, there)
         tokens, out = int(query_start_loc[-1]), torch.zeros_like(v)
         if tokens:
             with _on_device(v):
@@ -397,7 +450,7 @@ class Recurrences:
                     use_qk_l2norm_in_kernel=qk_l2norm,
                 )
             out[:tokens] = found.reshape(out[:tokens].shape)
-            states[slots[there].long()] = after[there].to(states.dtype)
+            keep_states(states, after, slots, there)
         return out
 
     @staticmethod
@@ -432,20 +485,21 @@ class Recurrences:
         states: Any,
         slots: Any,
         query_start_loc: Any,
-        _num_accepted: Any,
+        num_accepted: Any,
     ) -> Any:
-        """Lightning attention, a token of each row at a time, with keys first: by the layers' default kernel, which has tiles of 128 keys, or else by that of `linear_backend: "minimax"`."""
-        out, decode = torch.zeros_like(v), first_offered(_LIGHTNING)
-        for tokens, named in _decodes(slots, query_start_loc):
-            inputs = [tensor[tokens] for tensor in (q, k, v)]
-            if k.shape[-1] == _TILE_OF_KEYS:
-                ones = torch.ones_like(named)
-                out[tokens] = _segments(inputs, g, scale, states, named, ones, ones)
-                continue
-            inputs = [tensor.unsqueeze(2).contiguous() for tensor in inputs]
-            # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
-            made = decode(*inputs, states.transpose(-1, -2), _slopes(v, g), named.contiguous())
-            out[tokens] = scale * made.reshape(-1, *out.shape[1:])
+        """Lightning attention, a token of each row at a time; drafts as in a step that verifies them."""
+        out, inputs = torch.zeros_like(v), (q, k, v)
+        if num_accepted is None:
+            for tokens, named in decodes(slots, query_start_loc):
+                out[tokens] = _linear_decode([one[tokens] for one in inputs], g, scale, states, named)
+            return out
+        for places, rows, numbers in _drafted(slots, query_start_loc, num_accepted):
+            read, written = _read(slots, num_accepted)[rows], slots[rows, : places.shape[1]]
+            found, kept = _linear_drafts(
+                [_tokens(one, places) for one in inputs], g, scale, states, read, numbers
+            )
+            out[places] = found.reshape(out[places].shape)
+            keep_states(states, kept, written, written >= 0)
         return out
 
     @staticmethod
@@ -514,8 +568,7 @@ class Recurrences:
         if has_state[rows].any():
             indices = first_offered(_METADATA)._query_start_loc_to_chunk_indices_offsets
             cut["chunk_indices"], cut["chunk_offsets"] = indices(starts, chunk_size, len(tokens))
-            cut["initial_states"] = states[held].contiguous()
-            cut["initial_states"][~has_state[rows]] = 0
+            cut["initial_states"] = gathered_states(states, held, has_state[rows])
         # With `z` the release asserts that the output has the strides of `empty_like(x)`, which those of one token may be.
         found = torch.empty_like(inputs["x"])
         with _on_device(x):

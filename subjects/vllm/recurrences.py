@@ -16,6 +16,7 @@ import torch
 
 from statecheck.subject.subject import NotOffered, first_offered
 from subjects.kit.gates import raw_gates
+from subjects.kit.rows import decodes, gathered_states, keep_states
 
 __all__ = ["Recurrences"]
 _CONV = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
@@ -61,9 +62,7 @@ def _in_rows(
         return out
     # Rows without tokens lie nowhere: the rows around them are the same without them.
     cut = torch.cat([starts[:1], starts[1:][rows]]).long()
-    before = states[slots[rows].long()].contiguous()
-    before[~(has_state & there)[rows]] = 0
-    tokens = int(cut[-1])
+    before, tokens = gathered_states(states, slots[rows], (has_state & there)[rows]), int(cut[-1])
     given = {name: value[None, :tokens] for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     rest = {name: value for name, value in inputs.items() if name not in given}
     # In float16 with the kernel for norms that an environment variable asks for.
@@ -73,8 +72,7 @@ def _in_rows(
             **given, **rest, initial_state=before, output_final_state=True, cu_seqlens=cut
         )
     out[:tokens] = found[0]
-    kept = there[rows]
-    states[slots[rows][kept].long()] = after[kept].to(states.dtype)
+    keep_states(states, after, slots[rows], there[rows])
     return out
 
 
@@ -110,11 +108,9 @@ def _with_raw_gates(
         torch.zeros_like(inputs[2]),
         _fla("fused_recurrent:fused_recurrent_gated_delta_rule_packed_decode"),
     )
-    for at in range(_longest(starts)):
-        there = starts.diff() > at
-        tokens, named = (starts[:-1][there] + at).long(), slots if there.all() else slots[there]
+    for tokens, named in decodes(slots, starts):
         mixed = torch.cat([tensor[tokens].flatten(1) for tensor in inputs], 1)
-        made = mixed.new_empty(len(tokens), 1, *out.shape[1:])
+        made = mixed.new_empty(len(named), 1, *out.shape[1:])
         gates = raw[tokens], shares[tokens], logs, offsets
         update(mixed, *gates, scale, states, made, named, use_qk_l2norm_in_kernel=qk_l2norm)
         out[tokens] = made[:, 0]
@@ -275,7 +271,7 @@ class Recurrences:
         rows = (lengths > 0).nonzero().flatten()
         if not len(rows):
             return out
-        held, there = slots[rows].long(), (slots != NULL)[rows]
+        held, there = slots[rows], (slots != NULL)[rows]
         starts, of_rows, last = [0], list[int](), list[int]()
         for number, length in enumerate(lengths[rows].tolist()):
             for at in range(0, length, chunk_size):
@@ -283,8 +279,6 @@ class Recurrences:
                 of_rows.append(number)
             last.append(len(of_rows) - 1)
         begun = has_state[rows] & there
-        before = states[held].contiguous()
-        before[~begun] = 0
         tokens, whole = starts[-1], bool(there.all())
 
         def int32(numbers: list[int]) -> Any:
@@ -305,14 +299,14 @@ class Recurrences:
             z=None if z is None else z[:tokens],
             dt_bias=dt_bias,
             # As a layer does: only where a row has a state are there states to begin with.
-            initial_states=before if begun.any() else None,
+            initial_states=gathered_states(states, held, begun) if begun.any() else None,
             dt_softplus=dt_softplus,
             state_dtype=states.dtype,
             final_states_out=states if whole else None,
             final_state_indices=(slots if len(rows) == len(slots) else slots[rows]) if whole else None,
         )
         if not whole:
-            states[held[there]] = after[there]
+            keep_states(states, after, held, there)
         return out
 
     @staticmethod
@@ -458,14 +452,11 @@ class Recurrences:
         _num_accepted: Any,
     ) -> Any:
         """Lightning attention, a token of each row at a time: keys first, and with -1 for the slot of a row of padding."""
-        out, lengths = torch.zeros_like(v), query_start_loc.diff()
+        out, pool = torch.zeros_like(v), states.transpose(-1, -2)
         decode = first_offered(f"{_LIGHTNING}:linear_decode_forward_triton")
-        pool, named = states.transpose(-1, -2), slots.where(slots != NULL, -1)
-        for at in range(_longest(query_start_loc)):
-            there = lengths > at
-            tokens = (query_start_loc[:-1][there] + at).long()
-            inputs = (tensor[tokens].unsqueeze(2) for tensor in (q, k, v))
-            made = decode(*inputs, pool, _slopes(v, g), named[there])
+        for tokens, named in decodes(slots.where(slots != NULL, -1), query_start_loc):
+            inputs = (tensor[tokens].unsqueeze(2).contiguous() for tensor in (q, k, v))
+            made = decode(*inputs, pool, _slopes(v, g), named)
             out[tokens] = scale * made.reshape(-1, *out.shape[1:])
         return out
 

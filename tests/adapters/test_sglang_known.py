@@ -228,6 +228,8 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         "tokens-of-a-chunk-in-32-bits",
         "lightning-attention-in-32-bits",
         "kept-states-in-chunks",
+        "gated-convolution-in-32-bits",
+        "window-of-a-gated-convolution",
     ]
     assert set(ids("0.5.23")) == {boundary, ALL, COPIES, ABORTED, *of_kernels, *of_transfers, *of_sessions}
 
