@@ -200,11 +200,11 @@ class Batch:
 
     # What lies in memory.
 
-    def _numbers(self, name: str) -> Numbers:
+    def _numbers(self, name: str, *, begins_chunk: bool = False) -> Numbers:
         found = (_CHUNKED_NUMBERS if self.function in CHUNKED else {}).get(name) or _NUMBERS[name]
         is_wide = name == "A" and "wide chunks" in self.options
         if self.function in CHUNKED and ("slow" in self.options or is_wide):
-            found = _SLOW.get(name, found)
+            found = _FIRST_OF_A_CHUNK if name == "g" and begins_chunk else _SLOW.get(name, found)
         if "steep" in self.options:
             found = _STEEP.get(name, found)
         if name in ("q", "k") and {"norm", "short keys"} <= self.options:
@@ -232,14 +232,18 @@ class Batch:
     def _by_token(self, name: str, width: int) -> list[float]:
         """Numbers of every token on the axis, by its sequence and its place in it; of tokens of padding what no kernel may read."""
         found = list[float]()
-        numbers = self._numbers(name)
+        numbers, at_begin = self._numbers(name), self._numbers(name, begins_chunk=True)
         for row in self.rows:
             for at in range(row.first, row.first + row.length):
+                # Of a row that begins with one of a sequence's first tokens, each of its chunks does.
+                begins_chunk = at >= self.chunk and at % self.chunk <= _LAST_FIRST
                 of_few = name == "k" and "few keys" in self.options
                 key = f"{self.seed} {name} {row.sequence} {at % self._keys_of_a_row if of_few else at}"
                 take_all = name == "beta" and self._is_crowded(row.sequence, at)
                 found += (
-                    numbers.of(key, width, take_all=take_all) if self._is_read(row) else self._unread(width)
+                    (at_begin if begins_chunk else numbers).of(key, width, take_all=take_all)
+                    if self._is_read(row)
+                    else self._unread(width)
                 )
         return found + self._unread(width * self.spare_tokens)
 
@@ -320,7 +324,7 @@ class Batch:
         groups = [packed, *alone] if self.packed else alone
         for group in groups:
             widths = [prod(inputs[name]) for name in group]
-            gap = 3 if self.packed else 0
+            gap = 3 if self.packed else len(views) if "strided parameters" in self.options else 0
             stride, memory = self.apart or sum(widths) + gap, list[list[float]]()
             for token in range(self.tokens):
                 own = [
@@ -536,7 +540,8 @@ class Batch:
             for row in self.rows
         ]
         heads = 1 if longest.length > _MOST_TOKENS else 2
-        width = _LIGHTNING_WIDTHS[self.seed % 2 if self.function in RECURRENT else 0]
+        is_short = self.function in RECURRENT and self.drafts is None
+        width = _LIGHTNING_WIDTHS[self.seed % 2 if is_short else 0]
         return replace(
             self,
             sizes=Sizes(heads, heads, width, width),
@@ -613,6 +618,10 @@ _STEEP = {
 }
 # A third of a state is left behind 64 tokens, so that what later tiles of a chunk read of it can be seen.
 _SLOW = {"g": Numbers(-4, 0, 2.0**-7), "A": Numbers(-8, -1, 2.0**-7)}
+_FIRST_OF_A_CHUNK = Numbers(-8, 0, 0.125)
+"""So that of a state that is kept a decay at the begin of a chunk can be seen, and what is left of it, too."""
+_LAST_FIRST = 2
+"""The last token of a sequence that a row begins with."""
 _SHORT_KEYS = Numbers(-1, 1, 2.0**-10)
 """Their squares are about as large as the small constant of a norm."""
 _FEW_WRITES = 8
@@ -643,9 +652,9 @@ _MANY_PAIRS, _PAST_A_CHUNK = 257, 65
 """SGLang has other kernels for more than 256 pairs of a chunk and a head. One row has a second chunk."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
-    for channels in (2, 3, 5, _MANY_CHANNELS, _MANY_CHANNELS)
+    for channels in (3, _MANY_CHANNELS, _MANY_CHANNELS)
     for width in (2, 3, 4)
-) + (Sizes(2, 2, 5, 1), Sizes(3, 3, 6, 1))
+) + (Sizes(5, 5, 4, 1), Sizes(2, 2, 5, 1), Sizes(3, 3, 6, 1))
 """Few, since kernels are compiled for each; of each kind some are more than a tile of a kernel has, which is 32, 64 or 256.
 
 The kernels of the delta rule have up to four blocks of 64 keys, and those of SSD read states of more than 128 keys in several steps.
@@ -673,7 +682,9 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
 _ALL_OPTIONS = sorted({"all bits", *chain.from_iterable(_OPTIONS.values())})
 _SELDOM = {"few writes", "steep", "typed states"}
 """Options with which less is written, a state is soon forgotten, or a bound is wide."""
-_SOMETIMES = st.sampled_from((False, True, False))
+_USUAL = {"bias", "decay", "one decay", "skip", "softplus"}
+"""Options of most layers."""
+_SOMETIMES, _MOSTLY = st.sampled_from((False, True, False)), st.sampled_from((False, True, True))
 _MOST_TOKENS = 4
 _LIGHTNING_WIDTHS = (64, 128)
 """Keys and values of a head; the second one where rows are short."""
@@ -681,7 +692,9 @@ _LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
 """Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}
 """With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
-_AROUND_CHUNKS = (15, 16, 17, 31, 47, 63, 64, 65, 70, 130)
+_LATE_TOKENS = (64, 65, 70, 130)
+"""Rows that reach the last sub-chunk, or a second or third chunk."""
+_AROUND_CHUNKS = (15, 16, 17, 31, 32, 47, 63, 64, 65, 70, 130)
 """Rows around a whole chunk, and some that end inside of each of its sub-chunks."""
 
 
@@ -723,7 +736,7 @@ def batches(
         lengths = st.just(1)
     drawn = draw(
         st.lists(
-            st.tuples(st.integers(0, 2), lengths, st.integers(1, columns), st.booleans()),
+            st.tuples(st.integers(0, _LAST_FIRST), lengths, st.integers(1, columns), st.booleans()),
             min_size=1,
             max_size=3,
         )
@@ -741,7 +754,7 @@ def batches(
         )
         for number, (first, length, accepted, is_fresh) in enumerate(drawn)
     ]
-    if padding and columns > 1 and draw(_SOMETIMES):
+    if padding and columns > 1 and draw(st.booleans()):
         without = draw(st.sets(st.integers(1, columns), min_size=1))
         rows = [row.without_slots(without - {row.accepted}) for row in rows]
     if padding and draw(st.booleans()):
@@ -762,9 +775,17 @@ def batches(
         sizes = Sizes(heads, heads, 8, 2)
     elif many_programs and function == "conv_prefill" and draw(st.integers(0, 5)) == 5:
         rows = [replace(row, length=_MANY_TOKENS) if row.sequence == 0 else row for row in rows]
-    options = {option for option in _ALL_OPTIONS if draw(_SOMETIMES if option in _SELDOM else st.booleans())}
+    options = {
+        option
+        for option in _ALL_OPTIONS
+        if draw(_SOMETIMES if option in _SELDOM else _MOSTLY if option in _USUAL else st.booleans())
+    }
     if group is CHUNKED and draw(_SOMETIMES):
         options = (options | _FAR_READS) - {"steep", "short keys"}
+        if not function.startswith("conv"):
+            longest = max(rows, key=lambda row: row.length)
+            length = max(longest.length, draw(st.sampled_from((0, *_LATE_TOKENS))))
+            rows = [replace(row, length=length) if row is longest and row.slots else row for row in rows]
     if not (are_plain or has_drafts):
         # A kernel that takes a row in one go rounds a state once, and one that takes a token at a time after each.
         options -= {"typed states"}
