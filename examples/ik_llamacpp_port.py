@@ -14,7 +14,7 @@ import ik_llama_cpp._ctypes_api as llama
 import numpy as np
 from gguf import GGUFWriter
 
-from statecheck.sequences import StateContext
+from statecheck.sequences import StateContext, one_model
 
 STATECHECK_SEQUENCES = 1
 ISOLATED = True  # An assertion of the library ends the process; where gdb is installed, that takes seconds.
@@ -35,12 +35,7 @@ def _call(name: str, result: Any, context: Any, *values: Any) -> Any:  # those t
     return c.CFUNCTYPE(result, c.c_void_p, *types)((f"llama_{name}", llama._lib))(context.model, *values)
 
 
-def models() -> list[str]:
-    return ["qwen35"]
-
-
-def features(model: str) -> dict[str, tuple[Any, ...]]:  # noqa: ARG001 - there is one
-    return {"n_ubatch": (512, 1, 3), "graph_reuse": (True, False), "flash": (False, True)}
+models, features = one_model("qwen35", n_ubatch=(512, 1, 3), graph_reuse=(True, False), flash=(False, True))
 
 
 @cache

@@ -8,19 +8,14 @@ from collections.abc import Sequence
 import torch
 from mambapy.mamba import Mamba, MambaConfig
 
-from statecheck.sequences import StateContext, drop, fork, load, save
+from statecheck.sequences import StateContext, drop, fork, load, one_model, save
 
 __all__ = ["drop", "fork", "load", "save"]
 STATECHECK_SEQUENCES = 1
 torch.set_num_threads(1)
 
 
-def models() -> Sequence[str]:
-    return ("mamba",)
-
-
-def features(model: str) -> dict[str, tuple[bool, ...]]:  # noqa: ARG001 - there is one
-    return {"pscan": (True, False)}
+models, features = one_model("mamba", pscan=(True, False))
 
 
 @torch.no_grad()

@@ -12,23 +12,21 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime_genai as genai
-from onnx import numpy_helper, parser
 
-from statecheck.sequences import StateContext, drop
+from statecheck.sequences import StateContext, drop, one_model
 
 __all__ = ["drop"]
 STATECHECK_SEQUENCES = 1
 RELEASE = genai.__version__
-GRAPH = """<ir_version: 8, opset_import: ["" : 17]>
+GRAPH = """<ir_version: 11, opset_import: ["" : 23]>
 hybrid (int64[batch, new] input_ids, int64[batch, new] position_ids, int64[batch, total] attention_mask,
   float[batch, 16, 3] past__0__conv, float[batch, 1, 16, 16] past__0__recurrent,
   float[batch, 1, old, 16] past__1__key, float[batch, 1, old, 16] past__1__value)
 => (float[batch, new, 32] logits, float[batch, 16, 3] present__0__conv, float[batch, 1, 16, 16] present__0__recurrent,
   float[batch, 1, total, 16] present__1__key, float[batch, 1, total, 16] present__1__value) {
-  one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>() masked = Constant<value_float = -10000.0>()
-  first = Constant<value_ints = [-3]>() end = Constant<value_ints = [1000]>()
-  token = Gather(embedding, input_ids) place = Gather(places, position_ids) x = Add(token, place)
-  columns = Transpose<perm = [0, 2, 1]>(x) window = Concat<axis = 2>(past__0__conv, columns)
+  one = Constant<value_ints = [1]>() two = Constant<value_ints = [2]>() first = Constant<value_ints = [-3]>()
+  end = Constant<value_ints = [1000]>() token = Gather(embedding, input_ids) place = Gather(places, position_ids)
+  x = Add(token, place) columns = Transpose<perm = [0, 2, 1]>(x) window = Concat<axis = 2>(past__0__conv, columns)
   present__0__conv = Slice(window, first, end, two)
   convolved = Conv<group = 16>(window, kernel) mixed = Transpose<perm = [0, 2, 1]>(convolved)
   q = MatMul(mixed, wq) wide_k = MatMul(mixed, wk) k = Tanh(wide_k) v = MatMul(mixed, wv)
@@ -43,11 +41,8 @@ hybrid (int64[batch, new] input_ids, int64[batch, new] position_ids, int64[batch
   present__0__recurrent = Unsqueeze(last, one) h = Add(x, seen)
   flat_q = MatMul(h, aq) flat_k = MatMul(h, ak) flat_v = MatMul(h, av)
   head_q = Unsqueeze(flat_q, one) head_k = Unsqueeze(flat_k, one) head_v = Unsqueeze(flat_v, one)
-  present__1__key = Concat<axis = 2>(past__1__key, head_k) present__1__value = Concat<axis = 2>(past__1__value, head_v)
-  turned = Transpose<perm = [0, 1, 3, 2]>(present__1__key) scores = MatMul(head_q, turned) shape = Shape(scores)
-  news = Shape<start = 1, end = 2>(x) totals = Shape<start = 1, end = 2>(attention_mask) olds = Sub(totals, news)
-  behind = Add(olds, one) diagonal = Squeeze(behind) full = Expand(masked, shape) mask = Trilu<upper = 1>(full, diagonal)
-  causal = Add(scores, mask) shares = Softmax<axis = -1>(causal) read = MatMul(shares, present__1__value)
+  read, present__1__key, present__1__value =
+    Attention<is_causal = 1>(head_q, head_k, head_v, , past__1__key, past__1__value)
   flat = Squeeze(read, one) out = Add(h, flat) logits = MatMul(out, head)
 }"""
 WEIGHTS: dict[str, tuple[int, ...]] = dict.fromkeys(("wq", "wk", "wv", "aq", "ak", "av"), (16, 16))
@@ -56,28 +51,19 @@ STATES = ("key", "value", "conv", "recurrent")
 SIZES = {"head_size": 16, "hidden_size": 16, "num_attention_heads": 1, "num_key_value_heads": 1}
 
 
-def models() -> list[str]:
-    return ["hybrid"]
-
-
-def features(model: str) -> dict[str, tuple[Any, ...]]:  # noqa: ARG001 - there is one
-    return {"chunk": (512, 1, 3), "snapshot": (False, True)}
+models, features = one_model("hybrid", chunk=(512, 1, 3), snapshot=(False, True))
 
 
 @cache
 def _model(seed: int) -> Any:
-    made, chance = parser.parse_model(GRAPH), np.random.default_rng(seed)
+    made, chance = onnx.parser.parse_model(GRAPH), np.random.default_rng(seed)
     for name, shape in WEIGHTS.items():
         drawn = chance.normal(0, 0.5, shape).astype(np.float32)
         drawn[:, 31:] = 0  # the token that ends and pads a text is never the best one
-        made.graph.initializer.append(numpy_helper.from_array(drawn, name))
-    for value in (*made.graph.input, *made.graph.output):
-        value.name = value.name.replace("__", ".")
-    for names in [names for node in made.graph.node for names in (node.input, node.output)]:
-        names[:] = [name.replace("__", ".") for name in names]
+        made.graph.initializer.append(onnx.numpy_helper.from_array(drawn, name))
     decoder = {"filename": "model.onnx", "num_hidden_layers": 2, **SIZES}
-    decoder["inputs"] = {f"past_{kind}_names": f"past.%d.{kind}" for kind in STATES}
-    decoder["outputs"] = {f"present_{kind}_names": f"present.%d.{kind}" for kind in STATES}
+    decoder["inputs"] = {f"past_{kind}_names": f"past__%d__{kind}" for kind in STATES}
+    decoder["outputs"] = {f"present_{kind}_names": f"present__%d__{kind}" for kind in STATES}
     decoder["session_options"] = {"intra_op_num_threads": 1, "provider_options": []}
     config = {"type": "qwen3_5_text", "vocab_size": 32, "context_length": 512, "decoder": decoder}
     config |= {"bos_token_id": 31, "eos_token_id": 31, "pad_token_id": 31}

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from statecheck.sequences import StateContext, drop, fork, load, save
+from statecheck.sequences import StateContext, drop, fork, load, one_model, save
 
 os.environ |= {"RWKV_V7_ON": "1", "RWKV_JIT_ON": "0", "RWKV_CUDA_ON": "0"}
 from rwkv.model import RWKV
@@ -23,12 +23,7 @@ torch.set_num_threads(1)
 WIDTH, HEADS, LAYERS, RANK, TOKENS = 16, 2, 2, 4, 16
 
 
-def models() -> Sequence[str]:
-    return ("rwkv7",)
-
-
-def features(model: str) -> dict[str, Sequence[Any]]:  # noqa: ARG001 - there is one
-    return {"full_output": (False, True), "in_place": (True, False)}
+models, features = one_model("rwkv7", full_output=(False, True), in_place=(True, False))
 
 
 @cache

@@ -1,11 +1,12 @@
 """For ports of sequences (docs/sequences.md): what every port of a library repeats that keeps a state object for each sequence, and damaged saves.
 
-Such a port imports `StateContext`, and of `drop`, `fork`, `load` and `save` those that the library's states allow.
+Such a port imports `StateContext`, `one_model` if it has one, and of `drop`, `fork`, `load` and `save` those that the library's states allow.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,18 @@ class StateContext:
 
     model: Any
     states: dict[int, Any] = field(default_factory=dict)
+
+
+def one_model(
+    name: str, **values: Sequence[Any]
+) -> tuple[Callable[[], Sequence[str]], Callable[[str], Mapping[str, Sequence[Any]]]]:
+    """The functions `models` and `features` of a port with one model.
+
+    >>> models, features = one_model("mamba", chunk=(512, 1, 3))
+    >>> models(), features("mamba")
+    (('mamba',), {'chunk': (512, 1, 3)})
+    """
+    return (lambda: (name,)), (lambda _: values)
 
 
 def fork(context: StateContext, source: int, target: int) -> None:

@@ -5,7 +5,7 @@ What happened to the sequences of a case is read of its calls alone, and how man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,10 +18,23 @@ from statecheck.sequences import ANOTHER_MODEL
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import Profile
 
-PROMPTS_BETWEEN: Mapping[str, Tokens] = {"infill": (29, 1, 30, 2, 31), "embedding": (7, 8, 9)}
+PROMPTS_BETWEEN: Mapping[str, Tokens] = {
+    "infill": (29, 1, 30, 2, 31),
+    "embedding": (7, 8, 9),
+    "image": (7, 15, 9),
+}
 """The tokens of requests to llama-server that come between."""
+PICTURES, POSITIONS = (14, 15), 4
+"""Tokens that stand for a picture each in prompts of llama-server with images, and the positions of a picture."""
 _TAIL = 4
 """llama-server keeps a checkpoint that many tokens before the end of a prompt."""
+
+
+def positions(tokens: Sequence[int]) -> Tokens:
+    """What a server with images holds for tokens: a picture's positions are negative, and the token's text is behind them."""
+    return tuple(
+        held for token in tokens for held in (*([-token] * POSITIONS if token in PICTURES else ()), token)
+    )
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,7 @@ def _slots(case: Case) -> int:
 def _requests(case: Case) -> Iterator[Request]:
     """Requests of the case; those of one call are repeated, since their order is free."""
     tokens = SequenceTokens()
+    held = positions if _features(case.calls[0].named).get("images") else tuple
     for call, outcome in zip(case.calls[1:], case.actual[1:], strict=False):
         name, given = call.function.rpartition(".")[2], {**call.named}
         context, features = given.pop("context", 0), given.pop("features", {})
@@ -113,14 +127,15 @@ def _requests(case: Case) -> Iterator[Request]:
             between = PROMPTS_BETWEEN.get(features.get("between", ""))
             for _ in range(1 + bool(features.get("at_once"))):
                 if between:
-                    yield Request(context, between, ahead=True)
-                yield from (Request(context, prompt, ahead) for prompt in prompts)
+                    yield Request(context, held(between), ahead=True)
+                yield from (Request(context, held(prompt), ahead) for prompt in prompts)
         elif name == "generate":
             place = context, given["sequence"]
-            yield Request(context, tokens.of(place), given["n"] > 1)
+            yield Request(context, held(tokens.of(place)), given["n"] > 1)
             tokens.generate(context, place[1], *_generated(step, place))
         elif name == "cancel":
-            yield Request(context, (*tokens.of((context, given["sequence"])), *given["tokens"]), ahead=True)
+            whole = (*tokens.of((context, given["sequence"])), *given["tokens"])
+            yield Request(context, held(whole), ahead=True)
         elif step is None or step["happened"]:
             given.pop("self", None)
             getattr(tokens, name)(context, **given)

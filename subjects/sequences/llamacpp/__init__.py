@@ -13,6 +13,7 @@ from subjects.sequences.conditions import ABORTED
 from subjects.sequences.llamacpp import server
 from subjects.sequences.llamacpp.architectures import architectures, metadata
 from subjects.sequences.llamacpp.context import GUESSES, UNDO, LlamaContext
+from subjects.sequences.llamacpp.images import projector_file
 from subjects.sequences.llamacpp.library import CACHE_TYPES, WEIGHTS, LlamaCpp, library_path
 from subjects.sequences.llamacpp.script import script_of
 from subjects.sequences.llamacpp.server import ServerContext
@@ -26,7 +27,7 @@ TOLERANCES = {("weights", "q8_0"): 0.09, ("weights", "q4_0"): 0.09}
 computes with another kernel, differ by up to 0.022 of the scale; with weights of 16 bits all differ by up to 0.003, and by 0.011 with a router."""
 DAMAGES = (*PARTS, "first byte", ANOTHER_MODEL)
 """Numbers of a state have no checksum."""
-GIVEN_TO_REFERENCE = ("layers", "cache_type", "weights")
+GIVEN_TO_REFERENCE = ("layers", "cache_type", "weights", "images")
 EFFECTS = {
     "micro_batch: a batch was cut": "extend",
     "unified: several sequences were in one cache": "extend",
@@ -116,6 +117,11 @@ def _model_file(name: str, layers: int, seed: int, weights: str, cache_type: str
     return server.model_file(_library(), name, metadata(name, layers, cache_type), seed, weights)
 
 
+@lru_cache
+def _projector(width: int) -> Path:
+    return projector_file(_library(), width)
+
+
 def new(
     model: str,
     seed: int,
@@ -133,6 +139,7 @@ def new(
     reuse: int = 0,
     speculation: str = "none",
     embeddings: bool = False,
+    images: bool = False,
 ) -> Context:
     """A context for four sequences, or a server."""
     if model.startswith(server.PREFIX):
@@ -154,7 +161,8 @@ def new(
         }
         name = model.removeprefix(server.PREFIX)
         files = [_model_file(name, layers, seed + more, weights, cache_type) for more in (0, 1)]
-        served = server.new(files[0], files[1], given)
+        projector = _projector(metadata(name, layers, cache_type)["embedding_length"]) if images else None
+        served = server.new(files[0], files[1], projector, given)
         served.effects["weights: matrices had 16 bits or fewer"] += weights != "f32"
         return served
     library = _library()
@@ -170,6 +178,7 @@ def new(
     if found is None:
         raise NotImplementedError(f"no context: {' '.join(library.log[-2:])}")
     other = partial(_model, model, layers, seed + 1, weights, cache_type)
+    given["weights"] = weights
     context = LlamaContext(library, made, other, found, library.call("llama_get_memory", found), given)
     context.effects["cache_type: keys and values had 16 bits or fewer"] += cache_type != "f32"
     context.effects["weights: matrices had 16 bits or fewer"] += weights != "f32"

@@ -7,6 +7,7 @@ confirms what was written where there is one.
 from __future__ import annotations
 
 import ctypes as c
+import math
 import os
 import random
 import struct
@@ -54,6 +55,12 @@ class LlamaBatch(c.Structure):
     )
 
 
+class Room(c.Structure):
+    """Memory that tensors are made in."""
+
+    _fields_ = (("size", c.c_size_t), ("buffer", _POINTER), ("without_data", c.c_bool))
+
+
 ABORT = c.CFUNCTYPE(c.c_bool, _POINTER)
 """Whether a decode ends now; asked at each node of the graph."""
 _FILL = c.CFUNCTYPE(None, _POINTER, _POINTER)
@@ -79,6 +86,11 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_state_seq_get_size": (_SIZE, (_POINTER, _INT)),
     "llama_state_seq_get_data": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT)),
     "llama_state_seq_set_data": (_SIZE, (_POINTER, _POINTER, _SIZE, _INT)),
+    "ggml_init": (_POINTER, (Room,)),
+    "ggml_free": (None, (_POINTER,)),
+    "ggml_new_tensor": (_POINTER, (_POINTER, c.c_int, c.c_int, c.POINTER(c.c_int64))),
+    "ggml_set_name": (_POINTER, (_POINTER, _TEXT)),
+    "ggml_get_data": (_POINTER, (_POINTER,)),
     "ggml_get_name": (_TEXT, (_POINTER,)),
     "ggml_nelements": (c.c_int64, (_POINTER,)),
     "ggml_nbytes": (_SIZE, (_POINTER,)),
@@ -97,6 +109,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "gguf_add_tensor": (None, (_POINTER, _POINTER)),
     "gguf_set_tensor_type": (None, (_POINTER, _TEXT, c.c_int)),
     "gguf_set_arr_str": (None, (_POINTER, _TEXT, c.POINTER(_TEXT), _SIZE)),
+    "gguf_write_to_file": (c.c_bool, (_POINTER, _TEXT, c.c_bool)),
     "llama_model_save_to_file": (None, (_POINTER, _TEXT)),
     "llama_sampler_init_greedy": (_POINTER, ()),
     "llama_sampler_sample": (_INT, (_POINTER, _POINTER, _INT)),
@@ -112,8 +125,9 @@ IN_BLOCKS = ("q8_0", "q4_0")
 WEIGHTS = {"f32": 0, "f16": 1, "q8_0": 8, "q4_0": 2}
 """Numbers of types in ggml, of matrices whose rows are whole blocks."""
 _BLOCK, _FEWEST_ROWS = 32, 16
-_INT32_ARRAY = 5
-"""The type's number in GGUF."""
+_ARRAYS: Mapping[type, tuple[int, Any]] = {int: (5, c.c_int32), float: (6, c.c_float)}
+"""By the type of the numbers, the array's number in GGUF and its elements."""
+_ROOM_OF_TENSORS = 1 << 20
 
 
 def library_path() -> Path:
@@ -229,9 +243,31 @@ class LlamaCpp:
                 texts = (_TEXT * len(value))(*map(str.encode, value))
                 self.call("gguf_set_arr_str", made, key, texts, len(value))
             else:
-                numbers = (c.c_int32 * len(value))(*value)
-                self.call("gguf_set_arr_data", made, key, _INT32_ARRAY, c.cast(numbers, _POINTER), len(value))
+                number, element = _ARRAYS[type(value[0])]
+                numbers = (element * len(value))(*value)
+                self.call("gguf_set_arr_data", made, key, number, c.cast(numbers, _POINTER), len(value))
         return made
+
+    def write(
+        self,
+        path: Path,
+        architecture: str,
+        metadata: Mapping[str, Any],
+        shapes: Mapping[str, Sequence[int]],
+        seed: int,
+    ) -> None:
+        """Write a file of tensors with 32 bits and weights of the seed; the shapes are the library's, the row first."""
+        made = self._gguf(architecture, metadata)
+        room = self.call("ggml_init", Room(_ROOM_OF_TENSORS, None, False))
+        for name, shape in shapes.items():
+            sizes = (c.c_int64 * len(shape))(*shape)
+            tensor = self.call("ggml_new_tensor", room, WEIGHTS["f32"], len(shape), sizes)
+            self.call("ggml_set_name", tensor, name.encode())
+            data = _weights(name, math.prod(shape), seed)
+            c.memmove(self.call("ggml_get_data", tensor), data.buffer_info()[0], 4 * len(data))
+            self.call("gguf_add_tensor", made, tensor)
+        self.call("gguf_write_to_file", made, str(path).encode(), False)
+        self.call("ggml_free", room)
 
     def context(
         self,

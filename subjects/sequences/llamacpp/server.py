@@ -14,10 +14,11 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from typing import Any
 from statecheck.sequences import damaged
 from statecheck.util import limits
 from statecheck.util.temporary import folder_of_process
-from subjects.sequences.conditions import PROMPTS_BETWEEN
+from subjects.sequences.conditions import PICTURES, PROMPTS_BETWEEN, positions
+from subjects.sequences.llamacpp.images import picture
 from subjects.sequences.llamacpp.library import IN_BLOCKS, LlamaCpp
 
 AGAIN = 4
@@ -49,13 +51,16 @@ EFFECTS = {
     "between: an infill came between": "extend",
     "between: a request came at the same time": "extend",
     "embeddings: a request for an embedding came between": "extend",
+    "images: a request with an image came between": "extend",
+    "images: a prompt had an image": "extend",
+    "images: a request went on behind an image in its slot": "extend",
     "cancel: a connection was closed": "cancel",
     "load: a slot was restored from a file": "save",
     "speculation: a draft was accepted": "generate",
     "speculation: a draft was rejected": "generate",
 }
 """Effects of servers beside those of the C interface; `complete` counts them in responses."""
-BETWEEN = ("nothing", "embedding", "infill")
+BETWEEN = ("nothing", "embedding", "infill", "image")
 _DRAFTS, _BATCH = 3, 512
 _LONG = 200
 """Tokens of a request that is to be cancelled: it takes some tens of milliseconds."""
@@ -82,6 +87,7 @@ def features() -> dict[str, Sequence[Any]]:
         "at_once": (False, True),
         "between": BETWEEN,
         "embeddings": (False, True),
+        "images": (False, True),
     }
 
 
@@ -91,8 +97,9 @@ class ServerContext:
 
     Args:
         features: those that the server was made with.
+        marker: stands in a text for an image; "" in a server without images.
         effects: how often what `EFFECTS` of the port names has happened.
-        held: by slot, the tokens that it has processed; None where they are not known.
+        held: by slot, what it has processed, as `positions` of images; None where that is not known.
         kept: by slot, the length of the prompt whose tail has a checkpoint before it; 0 for none.
         reused: by sequence, what its slot held before its last request, and the tokens of the prompt that the request processed.
     """
@@ -100,6 +107,7 @@ class ServerContext:
     server: Any
     slots: int
     features: Mapping[str, Any] = field(default_factory=dict)
+    marker: str = ""
     effects: Counter[str] = field(default_factory=Counter)
     held: dict[int, list[int] | None] = field(default_factory=dict)
     kept: dict[int, int] = field(default_factory=dict)
@@ -113,9 +121,9 @@ class ServerContext:
         with self.opened(path, body) as answer:
             return json.loads(answer.read())
 
-    def slots_now(self) -> Any:
-        """The server's slots, by its own report; raises as `opened`."""
-        with self.opened("/slots", None) as answer:
+    def report(self, path: str) -> Any:
+        """What the server says of itself, such as its slots; raises as `opened`."""
+        with self.opened(path, None) as answer:
             return json.loads(answer.read())
 
     def opened(self, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -125,7 +133,8 @@ class ServerContext:
             body: what is posted; None where nothing is.
 
         Raises:
-            RuntimeError: an error, with what the server says of it.
+            NotImplementedError: the server says that it does not support this.
+            RuntimeError: another error, with what the server says of it.
         """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - a server of our own
@@ -134,7 +143,25 @@ class ServerContext:
         try:
             return urllib.request.urlopen(request, timeout=limits.REQUEST)  # noqa: S310 - as above
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{path}: {error.code} {_message(error.read())}") from error
+            kind = NotImplementedError if error.code == HTTPStatus.NOT_IMPLEMENTED else RuntimeError
+            raise kind(f"{path}: {error.code} {_message(error.read())}") from error
+
+    def prompt(self, tokens: Sequence[int]) -> Any:
+        """What a request has for the tokens: a text with images, if one of them stands for a picture."""
+        shown = [token for token in tokens if token in PICTURES] if self.marker else []
+        if not shown:
+            return list(tokens)
+        text = "".join(f"{self.marker if token in shown else ''}{TEXTS[token]}" for token in tokens)
+        return {"prompt_string": text, "multimodal_data": [picture(token) for token in shown]}
+
+    @property
+    def excluded(self) -> Collection[int]:
+        """Tokens that stand for pictures in prompts: a generated one would be the text alone."""
+        return PICTURES if self.marker else ()
+
+    def positions(self, tokens: Sequence[int]) -> list[int]:
+        """What a slot holds for the tokens."""
+        return [*positions(tokens)] if self.marker else list(tokens)
 
     def complete(
         self,
@@ -148,7 +175,8 @@ class ServerContext:
         """Complete the sequence's tokens greedily, up to a stop token."""
         body = {
             "stop": [] if stop is None else [TEXTS[stop]],
-            "prompt": self.tokens[sequence],
+            "prompt": self.prompt(self.tokens[sequence]),
+            "logit_bias": [[token, False] for token in self.excluded],
             "n_predict": n,
             "n_probs": VOCABULARY,
             "temperature": 0.0,
@@ -163,13 +191,15 @@ class ServerContext:
 
     def _count(self, sequence: int, answer: Any, *, slot: str, cache_prompt: bool) -> None:
         """Count what the features did in a request, by what the server says of it."""
-        number, prompt = int(answer["id_slot"]), self.tokens[sequence]
+        number, prompt = int(answer["id_slot"]), self.positions(self.tokens[sequence])
         timings, held = answer.get("timings", {}), self.held.get(number, [])
         reused, found = int(timings.get("cache_n", 0)), self.effects
         drafted, accepted = (int(timings.get(name, 0)) for name in ("draft_n", "draft_n_accepted"))
         found["speculation: a draft was accepted"] += accepted
         found["speculation: a draft was rejected"] += drafted - accepted
         found["slot: a request named its slot"] += slot == "own"
+        found["images: a prompt had an image"] += min(prompt) < 0
+        found["images: a request went on behind an image in its slot"] += min(prompt[:reused], default=0) < 0
         others = {other for other, taken in self.used.items() if taken == number and other != sequence}
         found["slots: a request took the slot of another sequence"] += bool(others)
         found["micro_batch: a batch was cut"] += len(prompt) - reused > self.features.get("micro_batch", 512)
@@ -200,15 +230,20 @@ class ServerContext:
 
     def _note_reuse(self, sequence: int, slot: int, processed: int, *, cache_prompt: bool) -> None:
         """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states."""
-        prompt, held = self.tokens[sequence], self.held.get(slot)
+        prompt, held = self.positions(self.tokens[sequence]), self.held.get(slot)
         others = [tokens for number, tokens in self.held.items() if number != slot]
         unique = all(tokens is not None and tokens[:1] != prompt[:1] for tokens in others)
         self.reused.pop(sequence, None)
         if not (held and unique and cache_prompt and self.used.get(sequence) == slot):
             return
+        # No checkpoint is within an image.
         keeps = self.features.get("checkpoints", 0) > 0 and self.kept.get(slot) == len(prompt)
+        keeps &= min(prompt[-AGAIN - 1 :]) >= 0
         if len(held) < len(prompt) or keeps or len(prompt) <= AGAIN:
-            self.reused[sequence] = held, processed
+            known, new = (
+                [token for token in part if token >= 0] for part in (held, prompt[len(prompt) - processed :])
+            )
+            self.reused[sequence] = known, len(new)
 
     def extend(
         self,
@@ -244,7 +279,7 @@ class ServerContext:
             # At once, it may have taken a slot behind a request for a sequence.
             self.held |= dict.fromkeys(range(self.slots)) if at_once else {}
             self.effects["between: a request came at the same time"] += at_once
-        return [_logarithms(response.result()) for response in responses]
+        return [_logarithms(response.result(), self.excluded) for response in responses]
 
     def _come_between(self, request: str) -> bool:
         """A request that completes no prompt of ours, and takes a slot; whether there was one."""
@@ -255,6 +290,9 @@ class ServerContext:
         elif request == "embedding" and self.features.get("embeddings"):
             self.post("/embedding", {"content": PROMPTS_BETWEEN[request]})
             self.effects["embeddings: a request for an embedding came between"] += 1
+        elif request == "image" and self.marker:
+            self.post("/completion", {"prompt": self.prompt(PROMPTS_BETWEEN[request]), "n_predict": 2})
+            self.effects["images: a request with an image came between"] += 1
         else:
             return False
         self.held |= dict.fromkeys(range(self.slots))
@@ -270,7 +308,7 @@ class ServerContext:
         """A request in the sequence's own slot, whose connection is closed behind `after` tokens; the sequence has what it had."""
         number = sequence % self.slots
         body = {
-            "prompt": [*self.tokens.get(sequence, []), *tokens],
+            "prompt": self.prompt([*self.tokens.get(sequence, []), *tokens]),
             "n_predict": _LONG,
             "temperature": 0.0,
             "stream": True,
@@ -280,7 +318,7 @@ class ServerContext:
             for _ in range(2 * after):
                 answer.readline()
         # A request that names a busy slot may wait for ever (docs/findings/llamacpp.md).
-        while any(slot["is_processing"] for slot in self.slots_now()):
+        while any(slot["is_processing"] for slot in self.report("/slots")):
             time.sleep(0.002)
         self.effects["cancel: a connection was closed"] += 1
         self.held[number] = None
@@ -379,11 +417,12 @@ def model_file(
     return path
 
 
-def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
+def new(model: Path, other: Path, projector: Path | None, given: Mapping[str, Any]) -> ServerContext:
     """A server with one thread.
 
     Args:
         other: a model with other weights, for drafts.
+        projector: of images; None in a server without them.
         given: values of features of a server.
 
     Raises:
@@ -414,7 +453,12 @@ def new(model: Path, other: Path, given: Mapping[str, Any]) -> ServerContext:
     parameters.cache_ram_mib, parameters.n_cache_reuse = given["prompt_cache"], given["reuse"]
     parameters.slot_save_path = f"{_folder()}{os.sep}"
     _speculate(parameters, given["speculation"], other if given["speculation"] == "other draft" else model)
-    return ServerContext(xllamacpp.Server(parameters), given["slots"], given)
+    if projector is not None:
+        parameters.mmproj.path, parameters.mmproj_use_gpu = str(projector), False
+    made = ServerContext(xllamacpp.Server(parameters), given["slots"], given)
+    if projector is not None:
+        made.marker = made.report("/props")["media_marker"]
+    return made
 
 
 def _speculate(parameters: Any, kind: str, draft: Path) -> None:
@@ -440,6 +484,8 @@ def _folder() -> Path:
     return folder
 
 
-def _logarithms(answer: Any) -> list[float]:
+def _logarithms(answer: Any, excluded: Collection[int]) -> list[float]:
+    """By token; those that no generation chooses are as improbable as the least probable one."""
     found = {entry["id"]: entry["logprob"] for entry in answer["completion_probabilities"][0]["top_logprobs"]}
+    found |= dict.fromkeys(excluded, min(found.values()))
     return [found[token] for token in range(VOCABULARY)]

@@ -72,10 +72,9 @@ def server_script_of(
     Raises:
         NotImplementedError: a feature is not written here.
     """
-    if features.get("embeddings") or any(
-        "between" in arguments.get("features", {}) for _, arguments in operations
-    ):
-        raise NotImplementedError("a script with other requests")
+    between = any("between" in arguments.get("features", {}) for _, arguments in operations)
+    if between or features.get("embeddings") or features.get("images"):
+        raise NotImplementedError("a script with other requests, or with images")
     name, layers = model.removeprefix(PREFIX), features.get("layers", 4)
     described = {
         **metadata(name, layers, features.get("cache_type", "f32")),

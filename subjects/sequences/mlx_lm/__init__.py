@@ -38,6 +38,7 @@ EFFECTS = {
     "engine: a draft was rejected": "generate",
     "past: the cache of a prompt was continued": "generate",
     "past: a cache of the server's store was continued": "generate",
+    "past: the server's store forgot a prompt": "generate",
     "unstored: several tokens stood behind a cache": "generate",
     "neighbours: rows of a batch were generated together": "generate",
     "late: a row joined one that was being generated": "generate",

@@ -17,9 +17,12 @@ from subjects.sequences.mlx_lm.context import MlxContext
 
 STEPS, BATCHES, DRAFTS = "generate_step", "BatchGenerator", "speculative_generate_step"
 ENGINES = (STEPS, BATCHES, DRAFTS)
-STORE = "server's store"
-PASTS = ("none", "prompt cache", STORE)
-"""The whole prompt is processed; all but its last `unstored` tokens lie in a prompt cache; the server's store has that cache."""
+STORE, FULL_STORE = "server's store", "server's full store"
+PASTS = ("none", "prompt cache", STORE, FULL_STORE)
+"""The whole prompt is processed; all but its last `unstored` tokens lie in a prompt cache; the server's store has that cache; it has those of other prompts,
+too, of which it forgets the first one: a beginning of the prompt, another prompt, a longer one and one that parts from it."""
+_STORED = 4
+"""Caches that the store has room for: one fewer than come to a full store."""
 _MOST_STEPS = 1000
 
 
@@ -128,12 +131,13 @@ def _past(
     known = prompt[: -features.unstored]
     if features.past == "none" or not known:
         return None, prompt
-    cache = make_prompt_cache(context.model)
-    mx.eval(context.model(mx.array([known]), cache=cache), [layer.state for layer in cache])
+    cache = _cache_of(context, known)
     if features.past == "prompt cache":
         context.effects["past: the cache of a prompt was continued"] += 1
         return cache, prompt[len(known) :]
     store = _store()
+    for other in _other_prompts(prompt, len(known)) if features.past == FULL_STORE else ():
+        store.insert_cache("model", other, _cache_of(context, other))
     store.insert_cache("model", known, cache)
     another, _ = store.fetch_nearest_cache("model", [*known, prompt[0]])
     if another is not None:
@@ -141,16 +145,32 @@ def _past(
     fetched, rest = store.fetch_nearest_cache("model", prompt)
     context.reused = known, len(rest)
     context.effects["past: a cache of the server's store was continued"] += fetched is not None
+    context.effects["past: the server's store forgot a prompt"] += (
+        features.past == FULL_STORE and len(known) > 1
+    )
     return fetched, rest
+
+
+def _cache_of(context: MlxContext, tokens: list[int]) -> list[Any]:
+    """A prompt cache that has processed the tokens."""
+    cache = make_prompt_cache(context.model)
+    mx.eval(context.model(mx.array([tokens]), cache=cache), [layer.state for layer in cache])
+    return cache
+
+
+def _other_prompts(prompt: list[int], known: int) -> list[list[int]]:
+    """Prompts that fill the store, the first to forget first; `known` tokens of the prompt are stored behind them."""
+    parted = [*prompt[:-1], prompt[-1] % 15 + 1]
+    return [prompt[: (known + 1) // 2], [prompt[0] % 15 + 1], [*prompt, 1], parted]
 
 
 def _store() -> Any:
     """The server's store of prompt caches, which releases before 0.31.2 have in the server's module."""
     if hasattr(library_caches, "LRUPromptCache"):
-        return library_caches.LRUPromptCache(4)
+        return library_caches.LRUPromptCache(_STORED)
     from mlx_lm import server
 
-    return server.LRUPromptCache(4)
+    return server.LRUPromptCache(_STORED)
 
 
 def drafted(

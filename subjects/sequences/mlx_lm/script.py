@@ -162,7 +162,7 @@ class _Writer:
         given = generation.GenerationFeatures(**features)
         if (
             given.engine == generation.DRAFTS
-            or given.past == generation.STORE
+            or given.past in (generation.STORE, generation.FULL_STORE)
             or any((given.late, given.early, given.ends, given.removed))
         ):
             raise NotImplementedError(f"a script with {given}")
