@@ -350,6 +350,10 @@ def test_rejected_drafts_leave_nothing(trial: Example, batch: Batch, more: list[
         trial.agrees(*replace(batch, rows=rows).steps(2 * number))
         last = replace(batch, rows=following)
         outcomes.append(trial.returned(*last.steps(2 * number + 1, pool=f"states{2 * number}")))
+    if not trial.executes_kernels:
+        # Rows of other lengths may be tiles of other shapes, whose sums a GPU makes in another order.
+        trial.compare_rest(counts=True)
+        return
     for row, request in enumerate(following):
         outputs = [last.output(outcome, row) for outcome in outcomes]
         trial.holds(
