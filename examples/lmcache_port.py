@@ -70,10 +70,10 @@ def page_views(layers: list[Layer]) -> list[torch.Tensor]:
     for number, (kind, tensors, block_size, page_size) in enumerate(layers):
         first = tensors[0]
         size = first.shape[0] * first.stride(0) * first.element_size()
-        views = [at_the_start_of_its_memory(first, image, size) for image in tensors]
+        views = [at_the_start_of_its_memory(first, tensor, size) for tensor in tensors]
         if kind == "states":
-            shapes = tuple(tuple(image.shape[1:]) for image in tensors)
-            dtypes = tuple(image.dtype for image in tensors)
+            shapes = tuple(tuple(tensor.shape[1:]) for tensor in tensors)
+            dtypes = tuple(tensor.dtype for tensor in tensors)
             spec = MambaSpec(
                 block_size=block_size,
                 shapes=shapes,

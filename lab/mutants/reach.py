@@ -121,8 +121,8 @@ def recorded(target: Target, examples: int, workers: int, folder: Path, say: Cal
         known = {"digest": digest, "examples": examples} | _Recording(target, examples, workers).run()
         write_text(file, json.dumps(known))
     found = [
-        Item(defect["item"], defect["seconds"], _sets(defect["lines"]), frozenset(defect["launched"]))
-        for defect in known["items"]
+        Item(item["item"], item["seconds"], _sets(item["lines"]), frozenset(item["launched"]))
+        for item in known["items"]
     ]
     if not found:
         raise ValueError(f"{target.package} = no item passes, but should have some that judge it [mutants]")

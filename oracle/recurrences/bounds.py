@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log1p, sqrt
+from math import exp, log1p, sqrt
 
 Matrix = list[list[float]]
 
@@ -56,15 +56,6 @@ at most 2^26.
 
 ROUNDED = 3.0
 """Times that a token's part, or an output, is rounded to the type of a product's factors on its way."""
-
-
-LARGEST = {
-    "float64": (2.0 - 2.0**-52) * 2.0**1023,
-    "float32": (2.0 - 2.0**-23) * 2.0**127,
-    "float16": 65504.0,
-    "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
-}
-"""The largest finite number, by type."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +93,8 @@ class Near:
 def near(value: float, bound: float, stored: str) -> Near:
     """A result of a kernel, which may be off by `bound` before it is rounded to the type that it is stored in.
 
-    Nothing is expected where the result may be too large for this type: there an infinite number is right.
+    Where it may be larger than any finite number of this type, an infinity of the value's sign is right, too.
     """
-    if not abs(value) + bound <= LARGEST[stored]:
-        return Near(value, inf)
     return Near(value, bound + 2 * UNIT_ROUNDOFF[stored] * (abs(value) + bound) + SMALLEST[stored])
 
 

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf, prod
+from math import inf, isinf, prod
 from typing import Literal, get_args
 
 from statecheck.case.values import (
     CANARY,
     ITEM_SIZES,
+    LARGEST,
     Address,
     Attribute,
     Bounded,
@@ -230,7 +231,7 @@ def _bounded_difference(expected: Bounded, actual: Value, place: str) -> Differe
         if at in near:
             value, bound = near[at]
             is_right, wanted = (
-                bound == inf or abs(found - value) <= bound,
+                _is_within(found, value, bound, expected.dtype),
                 f"within {bound:.3g} of {value:.9g}",
             )
         else:
@@ -241,6 +242,13 @@ def _bounded_difference(expected: Bounded, actual: Value, place: str) -> Differe
             index = (at * size,) if isinstance(actual.elements, bytes) else expected.index(at)
             return Difference(where, f"{found:.9g}", wanted, tensor=place, index=index)
     return None
+
+
+def _is_within(found: float, value: float, bound: float, dtype: str) -> bool:
+    """Whether a number of this type is one within a bound; an infinity stands for all numbers that the type cannot hold."""
+    if isinf(found) and found * value > 0:
+        return abs(value) + bound > LARGEST[dtype]
+    return bound == inf or abs(found - value) <= bound
 
 
 def damage(actual: Record, place: str) -> Difference:

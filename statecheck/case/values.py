@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import struct
+import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -163,6 +164,13 @@ def raw_floats(values: Sequence[float], dtype: str) -> bytes:
     return struct.pack(f"<{len(values)}{_FLOAT_CODES[dtype]}", *values)
 
 
+LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": (2.0 - 2.0**-7) * 2.0**127,
+    "float32": (2.0 - 2.0**-23) * 2.0**127,
+    "float64": sys.float_info.max,
+}
+"""The largest finite number of a float type."""
 _FLOAT_CODES = {"float16": "e", "float32": "f", "float64": "d"}
 
 

@@ -222,7 +222,7 @@ def _several(names: Names) -> tuple[str, ...]:
 
 def _require_names(what: str, names: Names, where: str, *, patterns: bool = False) -> None:
     """Refuse what is no name, and what matches every name."""
-    if not isinstance(names, (str, tuple)) or not all(isinstance(word, str) for word in names) or not names:
+    if not isinstance(names, (str, tuple)) or not all(isinstance(given, str) for given in names) or not names:
         raise ValueError(f"{what} = {names!r}, but should be a name or several [{where}]")
     for one in _several(names):
         if not one.replace("*", "").strip():

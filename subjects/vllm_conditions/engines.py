@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from statecheck.case.values import Call, Raised, Record, Returned
 from statecheck.subject.known import Condition
@@ -350,13 +350,26 @@ def _passed_before_it_is_taken_in(s: RecordedScenario) -> bool:
     if there % s.block_size or is_of_last_stage or not s.wrong.get("group", 1):
         return False
     for number, step in enumerate(s.steps):
-        for name in (name for name, row in step.items() if row["drafts"] and row["computed"] < there):
-            said = (dict(later["outputs"]).get(name, ()) for later in s.returned[number + 1 :])
-            behind, tokens = next(((at, tokens) for at, tokens in enumerate(said, 1) if tokens), (0, ()))
+        for name in (name for name, row in step.items() if row["drafts"]):
+            behind, tokens = _result_behind(s, number, name)
+            # With overlapping steps a row counts drafts of its request that are rejected once the step before has its result.
+            drafted = [at for at in range(number) if s.steps[at].get(name, NO_ROW)["drafts"]]
+            results = {at: _result_behind(s, at, name) for at in drafted}
+            computed = step[name]["computed"] - sum(
+                s.steps[at][name]["drafts"] + 1 - len(said)
+                for at, (steps, said) in results.items()
+                if said and at + steps >= number
+            )
             is_early = sum(s.runs[number + 1 : number + behind + 1]) + 1 < s.settings["stages"]
-            if is_early and there <= step[name]["computed"] + len(tokens):
+            if is_early and computed < there <= computed + len(tokens):
                 return True
     return False
+
+
+def _result_behind(s: RecordedScenario, number: int, name: str) -> tuple[int, Sequence[int]]:
+    """After how many steps a request's row of a step has its result, and the tokens; none where the scenario ends before."""
+    said = (dict(later["outputs"]).get(name, ()) for later in s.returned[number + 1 :])
+    return next(((at, tokens) for at, tokens in enumerate(said, 1) if tokens), (0, ()))
 
 
 def _receives_another_width(s: RecordedScenario) -> bool:

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -225,16 +226,20 @@ class _Marks:
             self._watch.shadow.mark_unwritten(view_of(tensor, ""))
 
     def address_taken(self, tensor: torch.Tensor, caller: FrameType) -> None:
-        """A caller that is not part of a launch has asked for a tensor's address: kernels may be handed this number in a table."""
+        """A caller that is not part of a launch has asked for a tensor's address: kernels may be handed this number in a table.
+
+        Its memory is known from then on, as a whole, until it is given back.
+        """
         storage = _storage(tensor)
         # What Triton generates has no name.
         if storage is None or caller.f_globals.get("__name__", "triton.").startswith(_LAUNCHERS):
             return
-        provenance = self._watch.provenance
-        view = view_of(tensor, f"data_ptr() at {Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
-        provenance.register(view)
-        # Until its memory is given back.
-        weakref.finalize(storage, provenance.forget, view)
+        memory = _run(storage.data_ptr(), storage.data_ptr() + storage.nbytes())
+        if self._watch.provenance.is_registered(memory):
+            return
+        place = f"data_ptr() at {Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+        self._watch.provenance.register(replace(memory, name=place))
+        weakref.finalize(storage, self._watch.provenance.forget, memory)
 
     def tracks(self, tensor: torch.Tensor) -> bool:
         storage = _storage(tensor)

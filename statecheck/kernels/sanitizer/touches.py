@@ -66,12 +66,17 @@ class Touch:
     def has(self, byte: int) -> bool:
         return bool(((self.addresses <= byte) & (byte < self.addresses + self.nbytes)).any())
 
-    def stored_bytes(self) -> tuple[Integers, NDArray[np.uint8]]:
-        """Of a store, the address and the value of each byte."""
+    def stored_bytes(self, low: int, high: int) -> tuple[Integers, NDArray[np.uint8]]:
+        """Of a store, the address and the value of each byte from `low` to before `high`."""
         stored = np.ascontiguousarray(self.data).reshape(-1).view(np.uint8)
         if self.is_run:
-            return np.arange(self.low, self.high), stored
-        return (self.addresses[:, None] + np.arange(self.nbytes)).reshape(-1), stored
+            low, high = max(low, self.low), min(high, self.high)
+            return np.arange(low, high), stored[low - self.low : high - self.low]
+        some = (self.addresses < high) & (self.addresses + self.nbytes > low)
+        found = (self.addresses[some][:, None] + np.arange(self.nbytes)).reshape(-1)
+        stored = stored.reshape(-1, self.nbytes)[some].reshape(-1)
+        inside = (found >= low) & (found < high)
+        return found[inside], stored[inside]
 
     def bytes_between(self, low: int, high: int) -> tuple[Integers, Integers]:
         """Every byte touched from `low` to before `high`, and the lane that touches it."""

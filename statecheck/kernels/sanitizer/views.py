@@ -191,6 +191,9 @@ class Provenance:
             self._starts[view.base] = (*self._starts.get(view.base, ()), view)
             self._sorted = None
 
+    def is_registered(self, view: TensorView) -> bool:
+        return view.key in self._registered
+
     def forget(self, view: TensorView) -> bool:
         known = self._registered.pop(view.key, None)
         if known is None:

@@ -142,13 +142,13 @@ def dot(a: Array, b: Array, c: Array, elements: tuple[str, ...], precision: str)
     if precision == "tf32":
         a, b = _tf32(a), _tf32(b)
     lefts, rights = (_PARTS[precision](x) if precision in _PARTS else [x.astype(np.float64)] for x in (a, b))
-    products = (
-        np.matmul(left, right)
-        for i, left in enumerate(lefts)
-        for j, right in enumerate(rights)
-        if i + j < len(lefts)
-    )
-    return (sum(products) + c.astype(np.float64)).astype(c.dtype)
+    exact = np.matmul(lefts[0], rights[0]) + c.astype(np.float64)
+    for i, left in enumerate(lefts):
+        for right in rights[not i : len(lefts) - i]:
+            small = np.matmul(left, right)
+            # An infinity times what another factor leaves over, which may be 0.
+            exact += np.where(np.isnan(small), 0.0, small)
+    return exact.astype(c.dtype)
 
 
 def _of_bytes(tile: Array, element: str) -> Array:
@@ -165,7 +165,8 @@ def _tf32(tile: Array) -> Array:
 
 
 def _tf32_to_nearest(tile: Array) -> Array:
-    return _tf32((tile.view(np.uint32) + np.uint32(0x1000)).view(np.float32))
+    rounded = _tf32((tile.view(np.uint32) + np.uint32(0x1000)).view(np.float32))
+    return np.where(np.isfinite(tile), rounded, tile)
 
 
 def _parts(tile: Array, rounded: Callable[[Array], Array], count: int) -> list[Array]:
@@ -174,7 +175,7 @@ def _parts(tile: Array, rounded: Callable[[Array], Array], count: int) -> list[A
     for _ in range(count):
         part = rounded(rest)
         parts.append(part.astype(np.float64))
-        rest = rest - part
+        rest = np.where(np.isfinite(part), rest - part, np.float32(0))
     return parts
 
 

@@ -54,6 +54,18 @@ def test_an_element_outside_of_its_bound_is_named(at: int, value: float, message
     assert found(memory(*[*RIGHT[:at], value, *RIGHT[at + 1 :]])) == message
 
 
+@pytest.mark.parametrize(
+    ("value", "right"), [(6.5e4, True), (math.inf, True), (-math.inf, False), (0.0, False), (math.nan, False)]
+)
+def test_a_number_that_may_be_too_large_for_its_type_may_be_infinite(value: float, right: bool) -> None:
+    large = Bounded("float16", (1,), bytes(2), ((0, 6.5e4, 600.0),))
+    seen = Tensor("uint8", (2,), raw_floats([value], "float16"))
+    assert (not found(seen, large)) is right
+    assert found(
+        Tensor("uint8", (2,), raw_floats([math.inf], "float16")), replace(large, near=((0, 6.4e4, 600.0),))
+    )
+
+
 def test_an_element_that_is_exact_may_not_change_its_bits() -> None:
     exact = replace(EXPECTED, raw=bytes(16), near=())
     assert found(memory(0.0, 0.0, -0.0, 0.0), exact) == "states[1, 0] = -0, but should be 0.0 to the bit"

@@ -238,6 +238,11 @@ def test_a_product_of_several_parts_is_nearer_to_that_of_float32(precision: str,
     dot_kernel[(1,)](a, b, out, PRECISION=precision, ACCUMULATOR=tl.float32, SIZE=32)
     off = (out.double() - a.double() @ b.double()).abs() / (a.double().abs() @ b.double().abs())
     assert 2.0 ** -(bits + 5) < off.max() < 2.0**-bits
+    a = torch.tensor([[math.inf, 0.0], [0.0, 0.0]]).repeat(16, 16)
+    a[1, 1] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    dot_kernel[(1,)](a, torch.ones(32, 32), out, PRECISION=precision, ACCUMULATOR=tl.float32, SIZE=32)
+    assert torch.equal(out.isnan().any(1), torch.arange(32) == 1)
+    assert torch.equal(out.isinf().all(1), torch.arange(32) % 2 == 0)
 
 
 @triton.jit

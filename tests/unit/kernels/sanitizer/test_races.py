@@ -25,8 +25,12 @@ def counting_kernel(sum_ptr, SEM: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def fill_kernel(out_ptr, stride, SIZE: tl.constexpr, EQUAL: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Programs store one value, or each its own; or the last one stores its own first."""
     value = 1 if EQUAL else 1 + tl.program_id(0)
-    tl.store(out_ptr + tl.program_id(0) * stride + tl.arange(0, SIZE), value)
+    places = out_ptr + tl.program_id(0) * stride + tl.arange(0, SIZE)
+    if EQUAL == 2 and tl.program_id(0) == tl.num_programs(0) - 1:
+        tl.store(places, 7, mask=tl.arange(0, SIZE) > 0)
+    tl.store(places, value)
 
 
 @triton.jit
@@ -180,6 +184,8 @@ LAUNCHES = {
     },
     "bytes of its own": Programs(fill_kernel, 4, (16,), "", {"SIZE": 4, "EQUAL": False}, (4,)),
     "equal values at the same bytes": Programs(fill_kernel, 2, (14,), "", {"SIZE": 8, "EQUAL": True}, (6,)),
+    "equal values of five programs": Programs(fill_kernel, 5, (8,), "", {"SIZE": 8, "EQUAL": True}, (0,)),
+    "another value before": Programs(fill_kernel, 3, (8,), "", {"SIZE": 8, "EQUAL": 2}, (0,)),
     "other values at the same bytes": Programs(
         fill_kernel, 2, (14,), "stores element [6] of `out_ptr`", {"SIZE": 8, "EQUAL": False}, (6,)
     ),

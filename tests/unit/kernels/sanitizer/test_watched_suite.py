@@ -160,7 +160,7 @@ def test_a_suite_for_cuda_runs_on_the_cpu_if_it_is_asked_to(tmp_path: Path) -> N
 def test_what_a_test_takes_the_address_of_is_known_to_kernels(tmp_path: Path) -> None:
     done = suite(tmp_path, TABLE)
     assert "1 failed, 1 passed" in done.stdout
-    assert "as element [0, 4], right behind the end of `data_ptr() at test_kernels.py:" in done.stdout
+    assert "right behind the end of `data_ptr() at test_kernels.py:" in done.stdout
 
 
 def test_a_suite_for_cuda_fails_without_the_switch(tmp_path: Path) -> None:
