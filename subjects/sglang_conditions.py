@@ -474,11 +474,21 @@ def _gated_convolution(case: Case, _: Profile) -> bool:
 
 
 def _gated_convolution_behind_32_bits(case: Case, profile: Profile) -> bool:
-    """A convolution of LFM2: the number of a slot, or that of a token, times its stride needs more than 31 bits."""
+    """A convolution of LFM2: the number of a slot, or that of a token, times its stride needs more than 31 bits. Drafts have another kernel."""
     batch = case.calls[-1].named
     slots, tokens = max(batch["slots"].values()), batch["x"].shape[0] - 1
     largest = max(slots * batch["states"].strides[0], tokens * batch["x"].strides[0])
-    return _gated_convolution(case, profile) and largest >= 2**31
+    return _gated_convolution(case, profile) and batch.get("num_accepted") is None and largest >= 2**31
+
+
+def _window_of_a_gated_convolution(case: Case, profile: Profile) -> bool:
+    """A convolution of LFM2 with a row of tokens that has a state: such a row alone reads the window of its slot."""
+    batch = case.calls[-1].named
+    lengths = [end - begin for begin, end in pairwise(batch["query_start_loc"].values())]
+    rows = zip(lengths, batch["has_state"].values(), batch["slots"].values(), strict=True)
+    return _gated_convolution(case, profile) and any(
+        length > 0 and has_state and slot >= 0 for length, has_state, slot in rows
+    )
 
 
 _GATES_CHUNK = 64
@@ -528,7 +538,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "whole_state_in_slices": Condition(inputs=_whole_state_in_slices),
     "one_chunk_of_a_convolution": Condition(inputs=_one_chunk_of_a_convolution),
     "offset_behind_32_bits": Condition(inputs=_offset_behind_32_bits),
-    "gated_convolution": Condition(inputs=_gated_convolution),
+    "window_of_a_gated_convolution": Condition(inputs=_window_of_a_gated_convolution),
     "gated_convolution_behind_32_bits": Condition(inputs=_gated_convolution_behind_32_bits),
     "last_token_of_one_chunk": Condition(inputs=_last_token_of_one_chunk),
 }

@@ -5,7 +5,7 @@ What happened to the sequences of a case is read of its calls alone, and how man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,7 +14,7 @@ from oracle.sequences import PACKED_ROWS, PADS, SHARED_TOKENS, SequenceTokens, T
 from statecheck.case import Case
 from statecheck.case.bucket import last_scenario
 from statecheck.case.values import Call, Outcome, Record, Returned
-from statecheck.sequences import ANOTHER_MODEL
+from statecheck.sequences import ANOTHER_MODEL, PARTS
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import Profile
 
@@ -321,6 +321,21 @@ def loaded_of_another_model(case: Case) -> bool:
     )
 
 
+def refused_load(case: Case) -> bool:
+    """The last call goes on with a sequence for which a part of a save, or one of another model, was refused, or with a copy of it. No bytes are no part."""
+    *before, (name, arguments, _) = _operations(case)
+    partly: set[Place | str] = set()
+    for earlier, given, happened in before:
+        if earlier == "load_damaged" and not happened and given["damage"] in (*PARTS[1:], ANOTHER_MODEL):
+            partly.add((given["context"], given["sequence"]))
+        elif happened:
+            _mark(_copies(earlier, given, partly), partly)
+    sequences = (
+        [number for number, _ in arguments["rows"]] if name == "extend" else [arguments.get("sequence")]
+    )
+    return any((arguments.get("context", 0), number) in partly for number in sequences)
+
+
 def _features_of_contexts(case: Case) -> Mapping[str, Any]:
     """Of the contexts."""
     found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
@@ -346,29 +361,39 @@ def padded_row(case: Case) -> bool:
 def _pad(name: str, arguments: Mapping[str, Any], padded: set[Place | str]) -> None:
     """Follow which sequences, and which saved states by their names, have taken padding in."""
     context = arguments.get("context", 0)
-    place: Place = context, arguments.get("sequence", 0)
-    copies: list[tuple[Place | str, bool]] = []
+    copies = _copies(name, arguments, padded)
     if name == "extend":
         rows = _rows(arguments)
         longest = max(tokens for _, tokens in rows) + _features(arguments).get(PADS, 0)
         copies = [((context, number), True) for number, tokens in rows if tokens < longest]
-    elif name == "fork":
-        copies = [((context, arguments["target"]), (context, arguments["source"]) in padded)]
-    elif name == "save":
-        copies = [(arguments["name"], place in padded)]
-    elif name == "load":
-        copies = [(place, arguments["name"] in padded)]
-    elif name == "drop":
-        copies = [(place, False)]
-    elif name == "reorder":
-        copies = [
-            ((context, at), (context, source) in padded) for at, source in enumerate(arguments["order"])
-        ]
     elif name == "generate":
         # The prompt is processed anew.
-        copies = [(place, _beside_longer_prompts(arguments))]
-    for target, is_padded in copies:
-        (padded.add if is_padded else padded.discard)(target)
+        copies = [((context, arguments["sequence"]), _beside_longer_prompts(arguments))]
+    _mark(copies, padded)
+
+
+def _copies(
+    name: str, arguments: Mapping[str, Any], marked: Collection[Place | str]
+) -> list[tuple[Place | str, bool]]:
+    """Sequences and saved states that an operation replaces, and whether by one that is marked."""
+    context = arguments.get("context", 0)
+    place: Place = context, arguments.get("sequence", 0)
+    if name == "fork":
+        return [((context, arguments["target"]), (context, arguments["source"]) in marked)]
+    if name == "save":
+        return [(arguments["name"], place in marked)]
+    if name == "load":
+        return [(place, arguments["name"] in marked)]
+    if name == "drop":
+        return [(place, False)]
+    if name == "reorder":
+        return [((context, at), (context, source) in marked) for at, source in enumerate(arguments["order"])]
+    return []
+
+
+def _mark(copies: list[tuple[Place | str, bool]], marked: set[Place | str]) -> None:
+    for target, is_marked in copies:
+        (marked.add if is_marked else marked.discard)(target)
 
 
 def _beside_longer_prompts(arguments: Mapping[str, Any]) -> bool:
@@ -403,6 +428,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "begins-with-a-reset-cache": begins_with_a_reset_cache,
     "aborted-decode": aborted_decode,
     "loaded-of-another-model": loaded_of_another_model,
+    "refused-load": refused_load,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

@@ -40,16 +40,24 @@ def _require_branch(weight: Any) -> None:
         raise NotOffered("a convolution of a width of more than 4, which its kernel has no branch for")
 
 
-def _is_gated(x: Any, weight: Any, bias: Any, activation: Any) -> bool:
-    """Whether it is a convolution as LFM2's layers have, for which the release has kernels that multiply with gates before and behind it: here these are ones."""
-    return x.dtype == torch.bfloat16 and weight.shape[1] == 3 and bias is None and activation is None
+def _gated_kernel(name: str, x: Any, weight: Any, bias: Any, activation: Any) -> Any:
+    """The release's kernel of that name for a convolution as LFM2's layers have; None for others, and where the release has none."""
+    if x.dtype != torch.bfloat16 or weight.shape[1] != 3 or bias is not None or activation is not None:
+        return None
+    try:
+        return first_offered(f"{_GATED_CONV}:{name}")
+    except NotOffered:
+        return None
 
 
-def _gated(name: str, x: Any, weight: Any, states: Any, *rows: Any) -> Any:
-    """Call a kernel of LFM2, with weights and slots that lie behind each other, as those of its layers: it takes no stride of them."""
+def _gated(kernel: Any, x: Any, weight: Any, states: Any, *rows: Any) -> Any:
+    """Call a kernel of LFM2, with weights and slots that lie behind each other, as those of its layers: it takes no stride of them.
+
+    The kernel multiplies with gates before and behind the convolution: here these are ones.
+    """
     ones = torch.ones_like(x)
-    dense = [one.contiguous() if isinstance(one, torch.Tensor) else one for one in rows]
-    return first_offered(f"{_GATED_CONV}:{name}")(ones, ones, x, weight.contiguous(), states, *dense)
+    dense = [given.contiguous() if isinstance(given, torch.Tensor) else given for given in rows]
+    return kernel(ones, ones, x, weight.contiguous(), states, *dense)
 
 
 @contextmanager
@@ -211,7 +219,7 @@ def _in_chunks(
         places = torch.arange(len(rows), dtype=named.dtype, device=named.device).where(there, -1)
     with _on_device(out):
         found = first_offered(name)(
-            **{one: tensor[None, :tokens] for one, tensor in inputs.items()},
+            **{argument: tensor[None, :tokens] for argument, tensor in inputs.items()},
             **options,
             initial_state=pool,
             # The kernel takes no stride of the slots, and the layers' slots lie behind each other.
@@ -330,10 +338,10 @@ class Recurrences:
                 )
                 keep_states(states, windows, named, named >= 0)
             return out
+        gated = _gated_kernel("fused_lfm_short_conv_decode", x, weight, bias, activation)
         for tokens, named in decodes(slots, query_start_loc):
-            if _is_gated(x, weight, bias, activation):
-                rows = weight, states, named
-                out[tokens] = _gated("fused_lfm_short_conv_decode", x[tokens], *rows)
+            if gated is not None:
+                out[tokens] = _gated(gated, x[tokens], weight, states, named)
                 continue
             out[tokens] = update(x[tokens], states, weight, bias, activation, conv_state_indices=named)
         return out
@@ -351,9 +359,10 @@ class Recurrences:
     ) -> Any:
         """Causal convolution for prompts."""
         _require_branch(weight)
-        if _is_gated(x, weight, bias, activation):
+        gated = _gated_kernel("fused_lfm_short_conv_prefill", x, weight, bias, activation)
+        if gated is not None:
             rows = query_start_loc, slots, has_state, max(1, int(query_start_loc.diff().max()))
-            return _gated("fused_lfm_short_conv_prefill", x, weight, states, *rows)
+            return _gated(gated, x, weight, states, *rows)
         found = first_offered(f"{_CONV}:causal_conv1d_fn")(
             x.T,
             weight,
@@ -491,12 +500,12 @@ class Recurrences:
         out, inputs = torch.zeros_like(v), (q, k, v)
         if num_accepted is None:
             for tokens, named in decodes(slots, query_start_loc):
-                out[tokens] = _linear_decode([one[tokens] for one in inputs], g, scale, states, named)
+                out[tokens] = _linear_decode([tensor[tokens] for tensor in inputs], g, scale, states, named)
             return out
         for places, rows, numbers in _drafted(slots, query_start_loc, num_accepted):
             read, written = _read(slots, num_accepted)[rows], slots[rows, : places.shape[1]]
             found, kept = _linear_drafts(
-                [_tokens(one, places) for one in inputs], g, scale, states, read, numbers
+                [_tokens(tensor, places) for tensor in inputs], g, scale, states, read, numbers
             )
             out[places] = found.reshape(out[places].shape)
             keep_states(states, kept, written, written >= 0)
@@ -630,7 +639,7 @@ class Recurrences:
         if bool((g < _STEEPEST).any()):
             raise NotOffered("chunk_kda of gates that it clamps: their sum over 16 tokens")
         # With the norm, which layers ask for, the release makes queries and keys dense; without it kernels read strided ones as dense ones.
-        q, k = (one if qk_l2norm else one.contiguous() for one in (q, k))
+        q, k = (tensor if qk_l2norm else tensor.contiguous() for tensor in (q, k))
         raw, logs, offsets, _ = raw_gates(g, beta)
         return _in_chunks(
             _KDA_CHUNKS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from statecheck.case.values import Call, Raised, Record, Returned
@@ -11,6 +12,8 @@ from subjects.vllm_conditions.scenarios import NO_ROW, RecordedScenario, Row, of
 
 _LATEST = 4
 """Steps within which rows that moved may read by their old places."""
+_SHAPES = re.compile(r"receives \((\d+), (\d+)\) of a broadcast of \((\d+), (\d+)\)")
+"""What a stage asks for, and what is sent: rows and columns."""
 _RESTS = ("LiveEngine.update_weights", "LiveEngine.sleep")
 _LAST = 10
 """How many steps at the end of a scenario are looked at."""
@@ -373,9 +376,13 @@ def _result_behind(s: RecordedScenario, number: int, name: str) -> tuple[int, Se
 
 
 def _receives_another_width(s: RecordedScenario) -> bool:
-    """Whether a stage asks for more tokens of each row than are sent."""
+    """Whether a stage asks for several tokens of each row where the last stage sends one."""
     ended = s.case.actual[-1] if s.case.actual else None
-    return isinstance(ended, Raised) and " of a broadcast of " in ended.message
+    found = _SHAPES.search(ended.message) if isinstance(ended, Raised) else None
+    if found is None:
+        return False
+    rows, columns, sent_rows, sent_columns = map(int, found.groups())
+    return rows == sent_rows and columns > sent_columns == 1
 
 
 def _preempts(call: Call) -> bool:

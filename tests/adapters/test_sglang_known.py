@@ -11,7 +11,7 @@ import pytest
 
 import subjects
 from statecheck.case import Case
-from statecheck.case.values import Raised, Returned, View, call, int32, record
+from statecheck.case.values import Raised, Returned, View, boolean, call, int32, record
 from statecheck.subject.known import known_in
 from statecheck.subject.profile import DOCUMENTS
 from subjects.sglang_conditions import CONDITIONS
@@ -150,6 +150,16 @@ def convolution(tokens: int, *ends: int) -> Case:
     return a_case(steps=(made,), actual=(Returned(()),))
 
 
+def gated(tokens: int = 3, first: bool = True, slot: int = 0, stride: int = 2, **more: Any) -> Case:
+    """A convolution of LFM2 with a row of so many tokens, and one without tokens that has a state."""
+    x, weight = View("x", "bfloat16", (9, 2), (stride, 1)), View("weight", "bfloat16", (2, 3), (3, 1))
+    plain = {"x": x, "weight": weight, "bias": None, "activation": None, **more}
+    rows = {"slots": int32([slot, 1]), "query_start_loc": int32([0, tokens, tokens])}
+    states, has_state = View("states", "bfloat16", (9, 2, 2), (4, 2, 1)), boolean([first, True])
+    made = call("Recurrences.conv_prefill", **plain, **rows, states=states, has_state=has_state)
+    return a_case(steps=(made,), actual=(Returned(()),))
+
+
 def in_chunks(tokens: int, chunk: int) -> Case:
     """A call of SSD with so many tokens, in chunks of this size."""
     x = View("x", "float32", (tokens, 1, 2), (2**31 // (tokens - 1) + 1, 2, 1))
@@ -245,10 +255,8 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("kept_in_the_same_slot", begun_with(ALIKE, scenario()), True),
         ("kept_in_the_same_slot", begun_with(ALIKE, scenario(prompt=2, between=[decode(2), decode(3)], last=4)), True),
         ("kept_in_the_same_slot", scenario(between=[decode(2)]), False),
-        ("kept_in_the_same_slot", scenario(prompt=2, between=[decode(2), decode(3)], last=4), False),
         ("kept_in_the_same_slot", scenario(("r0", 12, ()), **WIDE), False),
         ("kept_in_the_same_slot", scenario(prompt=2), False),
-        ("kept_in_the_same_slot", scenario(FIRST), False),
         ("kept_in_the_same_slot", scenario(("r0", 7, ())), False),
         ("kept_in_the_same_slot", scenario(("r1", 8, ())), False),
         ("kept_in_the_same_slot", scenario(("r0", 8, (9,))), False),
@@ -258,7 +266,6 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("kept_in_the_same_slot", begun_with(ALIKE, scenario(("r1", 8, ()), between=[{"r1": decode(3)["r0"]}])), False),
         ("kept_in_the_same_slot", scenario(OF_ANOTHER_LAYER), False),
         ("passed_in_flight", scenario(**LAZY), True),
-        ("passed_in_flight", scenario(**LAZY, tokens=6), True),
         ("passed_in_flight", scenario(**LAZY | {"prompt": 6}, ends=DRAFTS), True),
         ("passed_in_flight", scenario(**LAZY | {"prompt": 6}), False),
         ("passed_in_flight", scenario(**LAZY, ends={"r0": DRAFTS["r0"] | {"computed": 8}}), False),
@@ -294,18 +301,15 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("closed_beside_a_running_turn", in_session(STEP, CLOSE), False),
         ("closed_beside_a_running_turn", in_session(REFUSED, STEP, THIRD), False),
         ("retracted_and_aborted", happened(OPENED, FIRST_TURN, PAUSE, ABORT, CLOSE), True),
-        ("retracted_and_aborted", happened(OPENED, FIRST_TURN, CLOSE, PAUSE, ABORT), True),
         ("retracted_and_aborted", happened(OPENED, FIRST_TURN, ABORT, PAUSE, CLOSE), False),
         ("retracted_and_aborted", happened(OPENED, FIRST_TURN, IN_PLACE, ABORT, CLOSE), False),
         ("retracted_and_aborted", happened(OPENED, FIRST_TURN, PAUSE, ABORT), False),
         ("retracted_and_aborted", happened(FIRST_TURN, PAUSE, ABORT, CLOSE), False),
         ("retracted_aborted_and_continued", happened(OPENED, FIRST_TURN, PAUSE, ABORT, LATER), True),
-        ("retracted_aborted_and_continued", happened(OPENED, FIRST_TURN, ABORT, PAUSE, LATER), True),
         ("retracted_aborted_and_continued", in_session(ABORT, PAUSE, STEP, LATER, ends="r0"), True),
         ("retracted_aborted_and_continued", in_session(ABORT, STEP, PAUSE, LATER, ends="r0"), False),
         ("retracted_aborted_and_continued", in_session(PAUSE, STEP, ABORT, LATER, ends="r0"), False),
         ("retracted_aborted_and_continued", happened(OPENED, FIRST_TURN, LATER, PAUSE, ABORT), False),
-        ("retracted_aborted_and_continued", happened(OPENED, FIRST_TURN, PAUSE, ABORT), False),
         ("retracted_aborted_and_continued", happened(FIRST_TURN, PAUSE, ABORT, LATER), False),
         ("retracted_and_aborted_with_few_rows", happened(OPENED, FIRST_TURN, PAUSE, ABORT, CLOSE, max_running_requests=1), True),
         ("retracted_and_aborted_with_few_rows", happened(OPENED, FIRST_TURN, PAUSE, ABORT, CLOSE, max_running_requests=2), False),
@@ -318,7 +322,6 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("waits_for_a_free_row", waits(turn("s1", id="r1"), CLOSE), False),
         ("waits_for_a_free_row", waits(REFUSED), False),
         ("taken_behind_a_retracted_turn", in_session(STEP, PAUSE, LATER), True),
-        ("taken_behind_a_retracted_turn", in_session(STEP, PAUSE, STEP, LATER), True),
         ("taken_behind_a_retracted_turn", in_session(STEP, IN_PLACE, LATER), False),
         ("taken_behind_a_retracted_turn", in_session(STEP, LATER, PAUSE), False),
         ("taken_behind_a_retracted_turn", in_session(PAUSE, STEP, LATER, ends="r0"), False),
@@ -351,19 +354,24 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("one_chunk_of_a_convolution", convolution(9, 9), False),
         ("one_chunk_of_a_convolution", convolution(8, 1, 8), False),
         ("one_chunk_of_a_convolution", convolution(4, 3), False),
+        ("window_of_a_gated_convolution", gated(), True),
+        ("window_of_a_gated_convolution", gated(first=False), False),
+        ("window_of_a_gated_convolution", gated(tokens=0), False),
+        ("window_of_a_gated_convolution", gated(slot=-1), False),
+        ("window_of_a_gated_convolution", gated(activation="silu"), False),
+        ("gated_convolution_behind_32_bits", gated(stride=2**29), True),
+        ("gated_convolution_behind_32_bits", gated(), False),
+        ("gated_convolution_behind_32_bits", gated(stride=2**29, num_accepted=int32([1, 1])), False),
         ("last_token_of_one_chunk", in_chunks(16, 16), True),
         ("last_token_of_one_chunk", in_chunks(33, 16), True),
-        ("last_token_of_one_chunk", in_chunks(39, 128), True),
         ("last_token_of_one_chunk", in_chunks(18, 16), False),
         ("last_token_of_one_chunk", in_chunks(32, 16), False),
         ("no_slot_while_copies_run", no_slot("write_through", 3), True),
-        ("no_slot_while_copies_run", no_slot("write_through_selective", 1), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba ping pong idx, try"), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, idle=2), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, idle=3), False),
         ("no_slot_while_copies_run", no_slot("write_through", 0), False),
         ("no_slot_while_copies_run", no_slot("write_back", 3), False),
-        ("no_slot_while_copies_run", no_slot("", 3), False),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for mamba cache"), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Cannot alloc mamba for load_back"), True),
         ("no_slot_while_copies_run", no_slot("write_through", 3, "Not enough space for keys"), False),

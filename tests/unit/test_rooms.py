@@ -33,10 +33,8 @@ def test_importing_statecheck_changes_no_import_path() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_of_the_user_with_the_name_of_a_room_is_refused_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").touch()
-    lines = (
-        f"import sys; sys.path.insert(0, '.'); import {name}, statecheck.__main__; statecheck.__main__.main()"
-    )
-    done = python("-c", lines, folder=tmp_path)
+    code = f"import sys; sys.path.insert(0, '.'); import {name}; from statecheck.__main__ import main; main()"
+    done = python("-c", code, folder=tmp_path)
     assert done.returncode == 1
     said = f"ImportError: {name} = {tmp_path / name}.py, but should be the package of that name in {ROOT}"
     assert said in done.stderr

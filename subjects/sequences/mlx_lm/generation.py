@@ -136,7 +136,8 @@ def _past(
         context.effects["past: the cache of a prompt was continued"] += 1
         return cache, prompt[len(known) :]
     store = _store()
-    for other in _other_prompts(prompt, len(known)) if features.past == FULL_STORE else ():
+    others = _other_prompts(prompt, len(known)) if features.past == FULL_STORE else []
+    for other in others:
         store.insert_cache("model", other, _cache_of(context, other))
     store.insert_cache("model", known, cache)
     another, _ = store.fetch_nearest_cache("model", [*known, prompt[0]])
@@ -145,8 +146,9 @@ def _past(
     fetched, rest = store.fetch_nearest_cache("model", prompt)
     context.reused = known, len(rest)
     context.effects["past: a cache of the server's store was continued"] += fetched is not None
-    context.effects["past: the server's store forgot a prompt"] += (
-        features.past == FULL_STORE and len(known) > 1
+    # Where the first prompt is `known` itself it is not to be forgotten.
+    context.effects["past: the server's store forgot a prompt"] += any(
+        store.fetch_nearest_cache("model", first)[1] for first in others[:1] if first != known
     )
     return fetched, rest
 

@@ -38,16 +38,20 @@ def test_most_models_with_states_of_a_fixed_size_are_built() -> None:
 def test_drafts_are_accepted_and_rejected(wrong: int, accepted: bool, rejected: bool) -> None:
     model = _Counting()
     context = MlxContext(model)
-    tokens = [
-        token
-        for first in range(8)
-        for token in generation.drafted(
-            context, [first + 1], 12, generation.GenerationFeatures(wrong_drafts=wrong)
-        )
-    ]
+    features = generation.GenerationFeatures(wrong_drafts=wrong)
+    tokens = [token for first in range(8) for token in generation.drafted(context, [first + 1], 12, features)]
     assert bool(context.effects["engine: a draft was accepted"]) is accepted
     assert bool(context.effects["engine: a draft was rejected"]) is rejected
     assert tokens == [(first + at) % model.size for first in range(8) for at in range(2, 14)]
+
+
+def test_a_prompt_is_forgotten_where_the_store_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in (4, 10):
+        monkeypatch.setattr(generation, "_STORED", room)
+        context = port.new(CORRECT, 0)
+        context.tokens[0] = [1, 2, 3, 4, 5]
+        port.generate(context, 0, 1, past=generation.FULL_STORE)
+        assert context.effects["past: the server's store forgot a prompt"] == (room == 4)
 
 
 def test_each_feature_has_an_effect() -> None:

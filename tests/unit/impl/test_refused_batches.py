@@ -24,9 +24,7 @@ def test_a_wrong_number_of_lengths_is_refused_with_the_number_that_fits() -> Non
         block_table_tensor=None,
         slot_mapping=None,
     )
-    with pytest.raises(
-        ValueError, match=r"^seq_lens = .*, but should be of shape \(3,\) on cpu, as query_start"
-    ):
+    with pytest.raises(ValueError, match=r"^seq_lens = .*, but should be of shape \(3,\) on cpu, as query"):
         common.compute_num_computed_tokens()
 
 
