@@ -147,12 +147,32 @@ def in_stages(*quiet: bool, law: str = "tokens", **settings: Any) -> Case:
 
 
 def passed_in_stages(
-    before: int, paused: int, *found: tuple[Any, ...], drafts: int = 1, last: Row = HIT[0], **more: Any
+    before: int,
+    paused: int,
+    *found: tuple[Any, ...],
+    drafts: int = 1,
+    last: Row = HIT[0],
+    early: int = 0,
+    **more: Any,
 ) -> Case:
-    """A row with drafts passes a block's end. Steps without rows follow, before a pause and in it; the last of them has the row's result."""
-    rows: tuple[Row, ...] = ((0, 3, 0, True), (3, 1 + drafts, drafts, False), last)
+    """A row with drafts passes a block's end. Steps without rows follow, before a pause and in it; the last of them has the row's result.
+
+    The row counts so many `early` tokens more, drafts of a row before that are rejected in its step.
+    """
+    passing: Row = (3 + early, 1 + drafts, drafts, False)
+    rows: tuple[Row, ...] = (
+        (0, 3 - early, 0, True),
+        *[(3 - early, 2, 1, False)] * (early > 0),
+        passing,
+        last,
+    )
     given = {"law": "published", "tokens": 4, "stages": 2, "num_spec": 1, "async_scheduling": True, **more}
     case = ends_with(*(found or (OWN,)), rows=rows, **given)
+    if early:
+        passed = step(passing, False).value
+        assert isinstance(passed, Record)
+        passed = record("LiveStep", **dict(passed.fields), outputs={"r1": (5,)})
+        case = replace(case, actual=(*case.actual[:-2], Returned(passed), case.actual[-1]))
     pause = [call("LiveEngine.sleep", level=0, mode="keep")] * (paused > 0)
     steps = (*case.steps[:-1], *case.steps[-1:] * before, *pause, *case.steps[-1:] * (paused + 1))
     nothing: dict[str, Any] = {"scheduled": {}, "outputs": {}, "findings": (), "finished": ()}
@@ -483,6 +503,7 @@ def goes_on_behind_a_pause(
         ("sooner_than_its_token", in_stages(True, law="read"), False),
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1), True),
         ("passed_before_it_is_taken_in", passed_in_stages(1, 1, stages=3), True),
+        ("passed_before_it_is_taken_in", passed_in_stages(0, 1, early=1), True),
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1, law="read", last=(4, 1, 0, True)), True),
         ("passed_before_it_is_taken_in", passed_in_stages(0, 1, law="read", last=(4, 1, 0, False)), False),
         ("passed_before_it_is_taken_in", passed_in_stages(1, 1), False),
