@@ -137,7 +137,7 @@ class _Nvml:
 
 
 class _Library(ctypes.CDLL):
-    """A library of the system, or what answers for NVML."""
+    """A library of the system, or the stand-in for NVML."""
 
     def __new__(cls, name: Any = None, *_: Any, **__: Any) -> Any:
         return _Nvml() if "libnvidia-ml" in str(name) else super().__new__(cls)

@@ -226,9 +226,9 @@ class _Marks:
             self._watch.shadow.mark_unwritten(view_of(tensor, ""))
 
     def address_taken(self, tensor: torch.Tensor, caller: FrameType) -> None:
-        """A caller that is not part of a launch has asked for a tensor's address: kernels may be handed this number in a table.
+        """Register the memory of a tensor whose address was asked for outside of a launch: kernels may read this address from a table.
 
-        Its memory is known from then on, as a whole, until it is given back.
+        The registration covers the whole storage, until the storage is freed.
         """
         storage = _storage(tensor)
         # What Triton generates has no name.
