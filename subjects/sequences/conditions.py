@@ -336,6 +336,32 @@ def refused_load(case: Case) -> bool:
     return any((arguments.get("context", 0), number) in partly for number in sequences)
 
 
+def prompt_processed_twice(case: Case) -> bool:
+    """`generate` got candidates together with the cache of a sequence and its whole prompt: in the last call, or before it for a sequence that it goes on with, or for the source of a copy."""
+    *before, (name, arguments, _) = _operations(case)
+    twice: set[Place | str] = set()
+    for earlier, given, happened in before:
+        if happened:
+            _mark(_copies(earlier, given, twice), twice)
+        if happened and earlier == "generate":
+            again = _processes_again(given) or _is_continued(given, twice)
+            _mark([((given["context"], given["sequence"]), again)], twice)
+    if name == "generate":
+        return _processes_again(arguments) or _is_continued(arguments, twice)
+    return name == "extend" and any((arguments["context"], number) in twice for number, _ in _rows(arguments))
+
+
+def _processes_again(arguments: Mapping[str, Any]) -> bool:
+    features = arguments["features"]
+    candidates = features.get("mode") in ("lookup", "assistant", "other assistant")
+    return bool(candidates and features.get("history") == "continued, whole prompt")
+
+
+def _is_continued(arguments: Mapping[str, Any], marked: Collection[Place | str]) -> bool:
+    history = str(arguments["features"].get("history", ""))
+    return history.startswith("continued") and (arguments["context"], arguments["sequence"]) in marked
+
+
 def _features_of_contexts(case: Case) -> Mapping[str, Any]:
     """Of the contexts."""
     found: Mapping[str, Any] = case.calls[0].named.get("features", {}) if case.calls else {}
@@ -429,6 +455,7 @@ HISTORIES: Mapping[str, Callable[[Case], bool]] = {
     "aborted-decode": aborted_decode,
     "loaded-of-another-model": loaded_of_another_model,
     "refused-load": refused_load,
+    "prompt-processed-twice": prompt_processed_twice,
     "checkpoint-of-another-token": checkpoint_of_another_token,
 }
 """By name."""

@@ -53,6 +53,11 @@ def beside(**features: Any) -> Operation:
     return named("generate", sequence=0, n=1, features={"engine": "BatchGenerator", **features})
 
 
+def twice(history: str = "continued, whole prompt", mode: str = "lookup") -> Operation:
+    """Candidates behind a cache, with the whole prompt unless the history is another one."""
+    return named("generate", sequence=0, n=3, features={"history": history, "mode": mode})
+
+
 ROLL_BACK, FORK = named("roll_back", sequence=0, n=1), named("fork", source=0, target=1)
 SAVE_FIRST, SAVE = (named("save", sequence=number, name="a") for number in range(2))
 LOAD_FIRST, LOAD_SECOND, LOAD = (named("load", sequence=number, name="a") for number in range(3))
@@ -108,6 +113,16 @@ HISTORIES: dict[str, tuple[tuple[tuple[Operation, ...], bool], ...]] = {
         ((*HALF, extend((1, 1))), False),
         ((*HALF, LOAD_FIRST, extend((0, 1))), False),
         *(((*others, extend((0, 1))), False) for others in OTHER_DAMAGES),
+    ),
+    "prompt-processed-twice": (
+        ((extend((0, 3)), twice()), True),
+        ((extend((0, 3)), twice(mode="plain")), False),
+        ((extend((0, 3)), twice(history="continued")), False),
+        ((extend((0, 3)), twice(), extend((0, 1))), True),
+        ((extend((0, 3), (1, 3)), twice(), extend((1, 1))), False),
+        ((extend((0, 3)), twice(), FORK, extend((1, 1))), True),
+        ((extend((0, 3)), twice(), twice(mode="plain")), True),
+        ((extend((0, 3)), twice(), twice(history="none"), extend((0, 1))), False),
     ),
     "several-rows": (((extend((0, 1), (3, 1)),), True), ((extend((0, 1)),), False)),
     "pending-copy": (
