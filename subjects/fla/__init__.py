@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -46,30 +45,21 @@ if not torch.cuda.is_available():
         vars(module).update(device="cpu", device_name="cpu", device_torch_lib=torch.cpu)
 
 
-def _on_rows(
-    operation: str,
-    inputs: Mapping[str, Tensor | None],
-    like: Tensor,
-    states: Tensor,
-    slots: Tensor,
-    query_start_loc: Tensor,
-    has_state: Tensor | None = None,
-    *,
-    keys_first: bool = False,
-    **options: Any,
-) -> Tensor:
+def _on_rows(operation, inputs, like, rows, *, keys_first=False, **options) -> Tensor:
     """Call an operation on the tokens of a batch, with the states of its rows; the output of all tokens, as `like`.
 
-    A row of padding has zeros for a state, and its state is not written.
+    `rows` are states, slots and starts, and for prompts which rows have a state. A row of padding has zeros for a state, and its state is
+    not written. With `keys_first` the operation takes states with keys first, which no option tells it.
     """
     called = first_offered(f"fla.{operation}")
     keys_first |= not options.get("state_v_first", True)
+    states, slots, query_start_loc, *has_state = rows
     starts, out = query_start_loc.long(), torch.zeros_like(like)
     tokens = int(starts[-1])
     if tokens == 0:
         return out
     there = (slots >= 0) & (starts.diff() > 0)
-    before = gathered_states(states, slots, there if has_state is None else there & has_state).float()
+    before = gathered_states(states, slots, there & has_state[0] if has_state else there).float()
     found, after = called(
         **{name: None if tensor is None else tensor[None, :tokens] for name, tensor in inputs.items()},
         initial_state=before.transpose(-1, -2).contiguous() if keys_first else before,
@@ -82,68 +72,64 @@ def _on_rows(
     return out
 
 
-def _delta(
-    operation: str,
-    inputs: Mapping[str, Tensor | None],
-    scale: float,
-    qk_l2norm: bool,
-    *rows: Any,
-    **options: Any,
-) -> Tensor:
+def _layout(dtype: torch.dtype) -> dict[str, Any]:
+    """States have keys first in float16, as those of fla's own layers, or else values."""
+    return {"state_v_first": dtype != torch.float16}
+
+
+def _delta(operation, inputs, scale, qk_l2norm, rows, **options) -> Tensor:
     """Call an operation of the delta rule."""
     options |= {"scale": scale, "use_qk_l2norm_in_kernel": qk_l2norm}
-    return _on_rows(operation, inputs, inputs["v"], *rows, **options)  # type: ignore[arg-type]
-
-
-def _layout(q: Tensor) -> dict[str, Any]:
-    """States have keys first in float16, as those of fla's own layers, or else values."""
-    return {"state_v_first": q.dtype != torch.float16}
+    return _on_rows(f"ops.{operation}", inputs, inputs["v"], rows, **options)
 
 
 def delta_recurrent(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The delta rule, token by token."""
-    where = "ops.delta_rule:fused_recurrent_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
-    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, keys_first=True)
+    inputs, rows = {"q": q, "k": k, "v": v, "beta": beta}, (states, slots, query_start_loc)
+    return _delta("delta_rule:fused_recurrent_delta_rule", inputs, scale, qk_l2norm, rows, keys_first=True)
 
 
 def delta_chunk(q, k, v, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The delta rule in chunks."""
     if q.dtype == torch.float32:
         raise NotOffered("chunk_delta_rule of float32")
-    where = "ops.delta_rule:chunk_delta_rule", {"q": q, "k": k, "v": v, "beta": beta}
-    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, keys_first=True)
+    inputs, rows = {"q": q, "k": k, "v": v, "beta": beta}, (states, slots, query_start_loc, has_state)
+    return _delta("delta_rule:chunk_delta_rule", inputs, scale, qk_l2norm, rows, keys_first=True)
+
+
+def _gdn(name, inputs, *rest) -> Tensor:
+    """Call an operation of the gated delta rule."""
+    return _delta(f"gated_delta_rule:{name}", inputs, *rest, **_layout(inputs["q"].dtype))
 
 
 def gdn_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The gated delta rule, token by token."""
-    inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    rows = states, slots, query_start_loc
-    operation = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
-    return _delta(operation, inputs, scale, qk_l2norm, *rows, **_layout(q))
+    inputs, rows = {"q": q, "k": k, "v": v, "g": g, "beta": beta}, (states, slots, query_start_loc)
+    return _gdn("fused_recurrent_gated_delta_rule", inputs, scale, qk_l2norm, rows)
 
 
 def gdn_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The gated delta rule in chunks."""
-    where = "ops.gated_delta_rule:chunk_gated_delta_rule", {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    return _delta(*where, scale, qk_l2norm, states, slots, query_start_loc, has_state, **_layout(q))
+    inputs, rows = {"q": q, "k": k, "v": v, "g": g, "beta": beta}, (states, slots, query_start_loc, has_state)
+    return _gdn("chunk_gated_delta_rule", inputs, scale, qk_l2norm, rows)
 
 
-def _kda(name: str, inputs: dict[str, Tensor], *rest: Any) -> Tensor:
+def _kda(name, inputs, *rest) -> Tensor:
     """Call an operation of KDA; in bfloat16 it computes the gates itself, as in fla's own layers."""
-    options = _layout(inputs["q"])
+    options = _layout(inputs["q"].dtype)
     if inputs["q"].dtype == torch.bfloat16:
         raw, logs, offsets, shares = raw_gates(inputs["g"], inputs["beta"])
         inputs |= {"g": raw, "beta": shares}
         options |= {"A_log": logs, "dt_bias": offsets.flatten()}
         options |= dict.fromkeys(("use_gate_in_kernel", "use_beta_sigmoid_in_kernel"), True)
-    return _delta(f"ops.kda:{name}", inputs, *rest, **options)
+    return _delta(f"kda:{name}", inputs, *rest, **options)
 
 
 def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, num_accepted):
     """The delta rule with a gate for each channel; with drafts the kernel reads and writes slots itself."""
     inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
     if num_accepted is None:
-        return _kda("fused_recurrent_kda", inputs, scale, qk_l2norm, states, slots, query_start_loc)
+        return _kda("fused_recurrent_kda", inputs, scale, qk_l2norm, (states, slots, query_start_loc))
     if (slots < 0).any():
         raise NotOffered("fused_recurrent_kda_fwd of rows of padding with drafts")
     out, _ = first_offered("fla.ops.kda.fused_recurrent:fused_recurrent_kda_fwd")(
@@ -161,38 +147,33 @@ def kda_recurrent(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start
 
 def kda_chunk(q, k, v, g, beta, scale, qk_l2norm, states, slots, query_start_loc, has_state):
     """The delta rule with a gate for each channel, in chunks."""
-    inputs = {"q": q, "k": k, "v": v, "g": g, "beta": beta}
-    return _kda("chunk_kda", inputs, scale, qk_l2norm, states, slots, query_start_loc, has_state)
+    inputs, rows = {"q": q, "k": k, "v": v, "g": g, "beta": beta}, (states, slots, query_start_loc, has_state)
+    return _kda("chunk_kda", inputs, scale, qk_l2norm, rows)
 
 
-def _linear(name: str, inputs: Mapping[str, Tensor], g: Tensor | None, scale: float, *rows: Any) -> Tensor:
-    """Call an operation of simple GLA; of RetNet and lightning attention, a head has one decay for all tokens."""
-    of_tokens, of_heads = (None, g[0]) if g is not None and len(g) and g.stride(0) == 0 else (g, None)
-    return _on_rows(
-        f"ops.simple_gla:{name}",
-        {**inputs, "g": of_tokens},
-        inputs["v"],
-        *rows,
-        g_gamma=of_heads,
-        scale=scale,
-        **_layout(inputs["v"]),
-    )
+def _is_of_heads(g: Tensor | None) -> bool:
+    """Whether a head has one decay for all tokens, as in RetNet and lightning attention."""
+    return g is not None and len(g) > 0 and g.stride(0) == 0
+
+
+def _linear(name, q, k, v, g, scale, *rows) -> Tensor:
+    """Call an operation of simple GLA."""
+    of_tokens, of_heads = (None, g[0]) if _is_of_heads(g) else (g, None)
+    options = {"g_gamma": of_heads, "scale": scale} | _layout(v.dtype)
+    return _on_rows(f"ops.simple_gla:{name}", {"q": q, "k": k, "v": v, "g": of_tokens}, v, rows, **options)
 
 
 def linear_recurrent(q, k, v, g, scale, states, slots, query_start_loc, num_accepted):
     """Simple GLA, token by token."""
-    rows = states, slots, query_start_loc
-    return _linear("fused_recurrent_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
+    return _linear("fused_recurrent_simple_gla", q, k, v, g, scale, states, slots, query_start_loc)
 
 
 def linear_chunk(q, k, v, g, scale, states, slots, query_start_loc, has_state):
     """Simple GLA in chunks."""
-    is_of_heads = g is not None and len(g) > 0 and g.stride(0) == 0
     # Its state behind fewer tokens than a chunk has is NaN: docs/findings/flash-linear-attention-lightning-state.md.
-    if is_of_heads and float(g.min()) <= _STEEPEST:
+    if _is_of_heads(g) and float(g.min()) <= _STEEPEST:
         raise NotOffered("chunk_simple_gla of a head whose decay is too steep for a chunk")
-    rows = states, slots, query_start_loc, has_state
-    return _linear("chunk_simple_gla", {"q": q, "k": k, "v": v}, g, scale, *rows)
+    return _linear("chunk_simple_gla", q, k, v, g, scale, states, slots, query_start_loc, has_state)
 
 
 def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, has_state):
@@ -200,9 +181,9 @@ def conv_prefill(x, weight, bias, activation, states, slots, query_start_loc, ha
     there, named = (slots >= 0) & (query_start_loc.diff() > 0), slots.clamp(min=0).long()
     window = torch.nn.functional.pad(states[named], (1, 0))
     numbers = torch.where(slots >= 0, torch.arange(len(slots), device=slots.device), -1)
-    rows, options = (window, numbers, query_start_loc, has_state), {"weight": weight, "bias": bias}
-    operation = "modules.causal_conv1d:causal_conv1d"
-    out = _on_rows(operation, {"x": x}, x, *rows, activation=activation, **options)
+    options = {"weight": weight, "bias": bias, "activation": activation}
+    rows = window, numbers, query_start_loc, has_state
+    out = _on_rows("modules.causal_conv1d:causal_conv1d", {"x": x}, x, rows, **options)
     states[named[there]] = window[there][..., 1:]
     return out
 
