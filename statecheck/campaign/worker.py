@@ -123,7 +123,7 @@ class Exploration(Observer):
         context.seed, context.configuration = task.seed, task.configuration
         context.known_failures.clear()
         worker.known_defects.clear()
-        context.port = self._isolated or (worker.watched if task.sanitized else worker.plain)
+        context.port = self._isolated or (worker.watched if task.sanitized else worker.bounded)
         faults_before, gone = 0, ""
         if self._isolated is not None:
             self._isolated.begin_property()
@@ -402,8 +402,8 @@ class EventPipe:
 class Worker:
     """Does tasks in one execution context.
 
-    `isolated` is the port of a subject that runs in a process of its own, `watched` the one that explorations use, and `plain` the same
-    without the sanitizer. `warnings` says what could not be done, a sentence for each thing.
+    `isolated` is the port of a subject that runs in a process of its own, `watched` the one that explorations use, and `bounded` the same
+    that finds accesses alone which may end the process. `warnings` says what could not be done, a sentence for each thing.
     """
 
     def __init__(self, setting: Setting, pipe: Connection, output: Output | None = None) -> None:
@@ -432,11 +432,11 @@ class Worker:
         )
         if subject.sequences is not None and not setting.in_worker:
             subject.sequences.warm_up()
-        self.plain = self.watched
+        self.bounded = self.watched
         if getattr(self.watched, "watched", None):
             from statecheck.execution.in_process import InProcess
 
-            self.plain = InProcess(load(setting.subject), setting.device, on_call=self.beat)
+            self.bounded = InProcess(load(setting.subject), setting.device, bounded=True, on_call=self.beat)
         self.context = ExecutionContext(subject, self.watched)
         keeps_in, reports = Path(setting.keeps_in), Path(setting.reports)
         self.corpus_writer = CorpusWriter(keeps_in, reports, lambda: subject, self.warn)

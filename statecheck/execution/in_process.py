@@ -211,6 +211,7 @@ class InProcess:
 
     Args:
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
+        bounded: without it, accesses that may end the process are findings all the same.
         record: the sanitizer keeps who wrote what.
         arena: small tensors lie in one piece of memory, see `Arena`; by default on every device but the CPU.
         on_call: called before each call of the subject.
@@ -225,6 +226,7 @@ class InProcess:
         device: str,
         *,
         sanitized: bool = False,
+        bounded: bool = False,
         record: bool = False,
         arena: bool | None = None,
         on_call: Callable[[], None] = lambda: None,
@@ -234,7 +236,8 @@ class InProcess:
         self.subject = subject
         self.device = device
         self.on_call = on_call
-        self.watched = Watched(record=record) if sanitized else None
+        watches = sanitized or bounded
+        self.watched = Watched(record=record, bounds_only=not sanitized) if watches else None
         together = device != "cpu" if arena is None else arena
         self.allocator = Allocator(device, arena=Arena(device) if together else None)
         self.names: dict[str, Bound] = {}

@@ -497,16 +497,17 @@ class Watched:
 
     Args:
         record: keep who wrote which byte, and when the host did.
+        bounds_only: find accesses alone that may end the process.
     """
 
-    def __init__(self, *, record: bool = False) -> None:
-        self.record = record
+    def __init__(self, *, record: bool = False, bounds_only: bool = False) -> None:
+        self.record, self.bounds_only = record, bounds_only
         self.begin()
 
     @cached_property
     def sanitizer(self) -> Sanitizer:
         """Made when it is needed: most functions launch nothing."""
-        return Sanitizer(record=self.record)
+        return Sanitizer(record=self.record, bounds_only=self.bounds_only)
 
     def begin(self) -> None:
         vars(self).pop("sanitizer", None)

@@ -407,7 +407,7 @@ class WatchedMemory(ObservedMemory):
     ) -> None:
         super().__init__(watch)
         self._watch = watch
-        watch.begin_launch(kernel, prod(grid))
+        watch.begin_launch(kernel, prod(grid), arguments)
         provenance = watch.provenance
         self._arguments = [
             provenance.view(argument, name) if hasattr(argument, "data_ptr") else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
+
+import numpy as np
 
 from statecheck.case.findings import (
     Access,
@@ -35,13 +38,20 @@ _OVERFLOWED = 1 << 62
 
 
 class Sanitizer(Observer):
-    """What is known about memory; the code that launches declares it. See `statecheck.sanitizer`."""
+    """What is known about memory; the code that launches declares it. See `statecheck.sanitizer`.
 
-    def __init__(self, *, record: bool = False) -> None:
+    Args:
+        record: keep which access wrote a byte last.
+        bounds_only: find what may end the process alone, or goes to another address on a GPU: an access outside of all known storages, and an
+            offset that has overflowed.
+    """
+
+    def __init__(self, *, record: bool = False, bounds_only: bool = False) -> None:
         self.launches = 0
         self.provenance = Provenance()
         self.shadow = Shadow()
-        self._record = record
+        self._record, self._bounds_only = record, bounds_only
+        self._arguments: Sequence[Any] = ()
         self._writers: list[tuple[Touch, Access, TensorView | None]] = []
         self._kernel = ""
         self._log: AccessLog | None = None
@@ -96,11 +106,13 @@ class Sanitizer(Observer):
                 return replace(access, address=address, index=index)
         return None
 
-    def begin_launch(self, kernel: str, programs: int) -> None:
+    def begin_launch(self, kernel: str, programs: int, arguments: Sequence[Any]) -> None:
         self.launches += 1
         self._kernel = kernel
         self.provenance.begin_launch()
-        self._lanes, self._log = Lanes(), AccessLog() if programs > 1 else None
+        self._arguments = arguments if self._bounds_only else ()
+        self._lanes = Lanes()
+        self._log = AccessLog() if programs > 1 and not self._bounds_only else None
         self._overflows = []
 
     def overflowed(self, place: tuple[str, int], magnitude: int) -> int:
@@ -116,7 +128,7 @@ class Sanitizer(Observer):
         Raises:
             RaceBetweenPrograms: two of them got in each other's way.
         """
-        log, self._log = self._log, None
+        log, self._log, self._arguments = self._log, None, ()
         race = first_race(log) if log is not None else None
         if race is not None:
             self._refuse_race(*race)
@@ -135,6 +147,10 @@ class Sanitizer(Observer):
         if self._overflows:
             self._require_no_overflow(touch)
         outside = first_outside(touch, self.provenance)
+        if self._bounds_only:
+            if outside is not None and (address := self._first_outside_storages(touch)) is not None:
+                self._refuse_outside(touch, address, outside[1])
+            return
         if outside is not None:
             self._refuse_outside(touch, *outside)
         misaligned = first_misaligned(touch)
@@ -149,6 +165,18 @@ class Sanitizer(Observer):
         if met is not None:
             self._refuse_meeting(touch, *met)
 
+    def _first_outside_storages(self, touch: Touch) -> int | None:
+        """The first address that no storage of a known tensor has: there may be no memory, or memory of something else."""
+        inside = np.zeros(touch.addresses.shape, np.bool_)
+        for argument in (*self._arguments, *(view.tensor for view in self.provenance.registered)):
+            # Triton's reinterpreted tensors have none of their own.
+            tensor = argument if hasattr(argument, "untyped_storage") else getattr(argument, "base", None)
+            if tensor is not None:
+                storage = tensor.untyped_storage()
+                first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes() - touch.nbytes
+                inside |= (touch.addresses >= first) & (touch.addresses <= last)
+        return None if inside.all() else int(touch.addresses[inside.argmin()])
+
     def _before_marked(self, touch: Touch) -> None:
         freed = self.shadow.freed_address(touch)
         if freed is not None:
@@ -159,6 +187,8 @@ class Sanitizer(Observer):
 
     def after(self, touch: Touch) -> None:
         """The access has been made, and an atomic one's part in the order of programs is known."""
+        if self._bounds_only:
+            return
         if self._log is None or touch.kind != "store":
             touch.data = None
         if not len(touch.addresses):

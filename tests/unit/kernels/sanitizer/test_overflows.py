@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import triton
 import triton.language as tl
 
+from statecheck.kernels.launch import watching
+from statecheck.sanitizer import OutsideView, OverflowedOffset, Sanitizer
 from tests.unit.kernels.watching import found
 
 pytestmark = pytest.mark.usefixtures("executed")
@@ -39,7 +43,7 @@ BEHIND = 1 << 30
 
 
 def rows(stride: int, count: int, *, wide: bool = False) -> str:
-    x = torch.zeros(16, dtype=torch.int32)
+    x = torch.zeros(16, dtype=torch.int32)[:8]
     return found(rows_kernel, 1, x, torch.zeros_like(x), stride, count, WIDE=wide, SIZE=4)
 
 
@@ -52,12 +56,17 @@ def test_a_product_of_32_bits_that_overflows_names_its_line_and_the_offset() -> 
     assert "it is up to 3221225473, but should be < 2147483648" in message
 
 
-def test_an_offset_that_fits_is_outside_as_ever() -> None:
-    assert rows(BEHIND, 2).startswith("OutsideView: ")
-
-
-def test_an_overflow_in_a_masked_lane_is_none() -> None:
-    assert rows(BEHIND, 1) == ""
+# An overflow in a masked lane is none; behind the view there is more of its storage, which ends no process.
+@pytest.mark.parametrize(
+    ("stride", "count", "kinds"),
+    [(BEHIND, 3, "oo"), (BEHIND, 2, "vv"), (BEHIND, 1, "  "), (4, 4, "v ")],
+)
+@pytest.mark.parametrize("bounds_only", [False, True])
+def test_an_offset_that_fits_may_be_outside(stride: int, count: int, kinds: str, bounds_only: bool) -> None:
+    kind = {"o": OverflowedOffset, "v": OutsideView}.get(kinds[bounds_only])
+    x, watch = torch.zeros(16, dtype=torch.int32)[:8], Sanitizer(bounds_only=bounds_only)
+    with nullcontext() if kind is None else pytest.raises(kind), watching(lambda: watch):
+        rows_kernel[(1,)](x, torch.zeros_like(x), stride, count, WIDE=False, SIZE=4)
 
 
 def test_an_offset_of_64_bits_does_not_overflow() -> None:
