@@ -272,7 +272,9 @@ def _batched(
             beside = [uid for uid in beside if uid not in ended]
             for response in own:
                 chosen.append(int(response.token))
-                after = response.prompt_cache if response.finish_reason else None
+                if response.finish_reason:
+                    after = response.prompt_cache
+                    _check_tokens(getattr(response, "all_tokens", None), [*prompt, *chosen])
             if beside and features.removed and steps >= features.removed and after is None:
                 generator.remove(beside)
                 context.effects["removed: a row was removed from a batch"] += 1
@@ -280,6 +282,16 @@ def _batched(
     finally:
         generator.close()
     return chosen, after() if callable(after) else after
+
+
+def _check_tokens(reported: Sequence[int] | None, held: Sequence[int]) -> None:
+    """The tokens that come with a returned cache are those that it holds: the server stores the cache under them.
+
+    Raises:
+        ValueError: they are others. Releases before 0.31.3 report none.
+    """
+    if reported is not None and list(reported) != list(held):
+        raise ValueError(f"all_tokens = {list(reported)}, but should be {list(held)} [BatchGenerator]")
 
 
 def _stops(stop: int | None) -> Any:

@@ -21,7 +21,7 @@ _Sequence = tuple[CacheRows, list[int], torch.Tensor]
 """A batch of one row, its tokens, and the logits behind the last of them."""
 _MOST_TOKENS = 256
 """Columns of a static cache."""
-_CROP_REFUSED = "support `crop` method"
+CROP_REFUSED = "support `crop` method"
 """The message of a cache of its own kind, such as that of MiniMax, that has no `crop`."""
 
 
@@ -153,7 +153,7 @@ class TransformersContext:
         try:
             batch.cache.crop(-count)
         except RuntimeError as error:
-            if _CROP_REFUSED in str(error):
+            if CROP_REFUSED in str(error):
                 raise NotImplementedError(str(error)) from error
             raise
         self.effects["roll_back: a cache was cropped"] += 1

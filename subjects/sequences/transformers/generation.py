@@ -13,7 +13,7 @@ from transformers import CompileConfig
 
 from oracle.sequences import generated_length
 from subjects.sequences.transformers.batches import padded
-from subjects.sequences.transformers.context import TransformersContext, empty_cache
+from subjects.sequences.transformers.context import CROP_REFUSED, TransformersContext, empty_cache
 from subjects.sequences.transformers.forward import NO_CACHE, cache_name, cache_of
 from subjects.sequences.transformers.trace import current
 
@@ -26,6 +26,7 @@ _REFUSALS = (
     "could not be found in the config",
     "not compatible with `cache`",
     "is only supported for",
+    CROP_REFUSED,
 )
 """The library's messages when it refuses a feature."""
 NONE, CACHE, CONTINUED, CONTINUED_WHOLE = "none", "cache", "continued", "continued, whole prompt"
