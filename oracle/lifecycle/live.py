@@ -97,7 +97,10 @@ class LiveLaws:
         for name, decided in seen.scheduled.items():
             if decided.begins:
                 self.requests[name].computed = decided.computed
-        return [broken for law in (self._rows, self._strays, self._published) for broken in law(seen)]
+        strays = list(self._strays(seen))
+        # What rows read behind a dummy batch that wrote to their blocks follows from that.
+        rows = [] if any(about["dummy"] for *_, about in strays) else self._rows(seen)
+        return [*rows, *strays, *self._published(seen)]
 
     def managed(self, seen: ObservedStep) -> list[Broken]:
         """What the engine broke around the forward: owners, outputs, and what is left."""
@@ -398,14 +401,14 @@ class LiveLaws:
                 return
 
     def _strays(self, seen: ObservedStep) -> Iterator[Broken]:
-        for access in seen.stray:
-            blocks = [block for block in access.written if block]
+        for access in (*seen.stray, *seen.dummies):
+            blocks, dummy = [block for block in access.written if block], access in seen.dummies
             if blocks:
                 yield (
                     "written",
-                    f"a row of padding writes to blocks {blocks} of group {access.group}",
+                    f"a row of {'a dummy batch' if dummy else 'padding'} writes to blocks {blocks} of group {access.group}",
                     "should skip",
-                    {"group": access.group, "block": blocks[0]},
+                    {"group": access.group, "block": blocks[0], "dummy": dummy},
                 )
 
     def _published(self, seen: ObservedStep) -> Iterator[Broken]:

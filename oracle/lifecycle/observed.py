@@ -152,6 +152,7 @@ class ObservedStep:
     Args:
         scheduled: by request.
         stray: what rows of padding did.
+        dummies: what rows of dummy batches did, which are of no request.
         outputs: tokens that requests said.
         owners, owners_after: while the forward ran, and after the step.
         references: how often each block in use is counted.
@@ -174,6 +175,7 @@ class ObservedStep:
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
     rows: Sequence[ForwardRow] = ()
     stray: Sequence[GroupAccess] = ()
+    dummies: Sequence[GroupAccess] = ()
     outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     owners: Sequence[Owner] = ()
     owners_after: Sequence[Owner] = ()

@@ -75,7 +75,8 @@ class EngineRun:
             if event.aborts:
                 self.aborted.update(self.alive)
                 self.alive.clear()
-            self.call("sleep", level=event.level, mode="abort" if event.aborts else "keep")
+            anew: dict[str, Value] = {"anew": True} if event.anew else {}
+            self.call("sleep", level=event.level, mode="abort" if event.aborts else "keep", **anew)
         else:
             assert isinstance(event, LiveTurns)
             for _ in range(event.times):

@@ -14,6 +14,8 @@ class Profile(Variants):
 
     blocks_wider_than_steps: bool = True
     """Whether a recurrent block may have more tokens than a step in mode "align", or such a configuration is refused."""
+    dummy_batches: bool = True
+    """Whether scenarios may run dummy batches, as an engine of a data-parallel group does."""
     drafts_in_prompts: bool = True
     """Whether runners mark drafts of rows that are in their prompt; other runners mark each prompt as a row without drafts."""
     marks_every_decode: bool = False

@@ -186,6 +186,7 @@ def profile_of(release: tuple[int, ...]) -> Profile:
         without_shared_heads=("kda_recurrent", "kda_chunk"),
         # Of releases before this one it was not read since when.
         blocks_wider_than_steps=release >= (0, 33),
+        dummy_batches=release >= (0, 33),
         pointer_dtype="uint64",
         copy_size_dtype="int32",
         spare_state_slots=False,

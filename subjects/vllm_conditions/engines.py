@@ -503,6 +503,10 @@ ENGINES: Mapping[str, Condition] = {
         lambda s: s.settings["method"] == "eagle" and s.speculates and len(s.settings["items"]) > 1,
         _waits_between_items,
     ),
+    "dummy_batch_in_rows_of_requests": of_scenario(
+        lambda s: s.settings["runner"] == "V1" and s.settings["padding"] > 0 and s.settings["dummy_batches"],
+        lambda s: bool(s.wrong.get("dummy")),
+    ),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
     "preempt_themselves_in_turn": of_scenario(
         lambda s: s.settings["stages"] > 1 and bool(s.settings["async_scheduling"]),

@@ -36,6 +36,7 @@ _USUAL = {
     "failing_loads": (),
     "replayssm_buffer_len": 0,
     "stages": 1,
+    "dummy_batches": False,
 }
 
 

@@ -51,6 +51,7 @@ def ends_with(
     prompt: int = 4,
     stage: int = 0,
     group: int | None = None,
+    dummy: bool = False,
     **settings: Any,
 ) -> Case:
     """A scenario that ends with a step in which r1 reads these states, after steps with such rows of it; in the last one it is alone, or not."""
@@ -61,6 +62,7 @@ def ends_with(
         "conv": conv,
         "group": int(law != "attention") if group is None else group,
         "stage": stage,
+        "dummy": dummy,
     }
     last = step(rows[-1], beside, (law, "seen", "wanted", about))
     actual = [Returned(None), Returned(None), *[step(row, False) for row in rows[:-1]], last]
@@ -81,6 +83,7 @@ MAMBA2: dict[str, Any] = {"kinds": ("mamba2",), **SPECULATES}
 STORED: dict[str, Any] = {"connector": "mooncake", "num_spec": 3}
 FILLED: Row = (4, 4, 3, True)
 MOVED: dict[str, Any] = {"runner": "V1", "async_scheduling": True, **SPECULATES}
+DUMMY: dict[str, Any] = {"runner": "V1", "padding": 1, "dummy_batches": True}
 AGAIN = (PROMPT, DECODE, PROMPT, REST)
 EVERY: dict[str, Any] = {"mamba_cache_mode": "all", **SPECULATES}
 SAVES: dict[str, Any] = {"checkpoints": True, "num_spec": 1}
@@ -421,6 +424,9 @@ def goes_on_behind_a_pause(
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 3, 2, True),), **SPECULATES), True),
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **SPECULATES), False),
         ("padded_prompt", ends_with(NOBODYS, tokens=4, **SPECULATES), False),
+        ("dummy_batch_in_rows_of_requests", ends_with(law="written", dummy=True, **DUMMY), True),
+        ("dummy_batch_in_rows_of_requests", ends_with(law="written", **DUMMY), False),
+        ("dummy_batch_in_rows_of_requests", ends_with(law="written", dummy=True, **DUMMY | {"padding": 0}), False),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, **MAMBA2), True),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], (4, 4, 0, False)), **MAMBA2), False),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], DECODE), **MAMBA2), False),

@@ -89,10 +89,14 @@ class LiveWeights:
 
 @dataclass(frozen=True)
 class LiveSleep:
-    """The engine sleeps at this level, and wakes: with 0 it only pauses, with 1 and 2 its caches are lost; `aborts` ends all requests before."""
+    """The engine sleeps at this level, and wakes: with 0 it only pauses, with 1 and 2 its caches are lost; `aborts` ends all requests before.
+
+    `anew`: caches that were lost are initialised again, at other addresses.
+    """
 
     level: int = 1
     aborts: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,8 @@ class LiveWorld:
     items: tuple[tuple[int, int], ...] = ()
     layout: str = "SD"
     sliding_window: int = 0
+    priorities: tuple[int, ...] = ()
+    dummy_batches: bool = False
 
     def settings_with(self, inside: str) -> Record:
         """As a call's argument what is not as usual, with the module whose functions stand inside of the engine, "" for none."""
@@ -217,6 +223,8 @@ class LiveStory:
         world = self.world
         if not profile.keeps_all_blocks:
             world = replace(world, mamba_cache_mode="align")
+        if not profile.dummy_batches:
+            world = replace(world, dummy_batches=False)
         if not profile.blocks_wider_than_steps and world.prefix_caching:
             world = replace(world, max_num_batched_tokens=max(world.block_size, world.max_num_batched_tokens))
         return replace(self, world=world)
@@ -251,6 +259,8 @@ def live_worlds(draw: st.DrawFn, runner: str) -> LiveWorld:
         runner=runner,
         max_num_seqs=draw(_REQUESTS),
         items=draw(_ITEMS) if draw(seldom(4)) else (),
+        priorities=draw(_PRIORITIES),
+        dummy_batches=draw(seldom(3)),
     )
     if world.prefix_caching and runner == "V2":
         half = block_size // 2
@@ -292,6 +302,8 @@ _ITEMS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, 
     lambda parts: tuple((sum(map(sum, parts[:at])) + gap, length) for at, (gap, length) in enumerate(parts))
 )
 _DRAFTS = counts(FEW_DRAFTS, MANY_DRAFTS, one_in=6)
+# The first requests come first, the last ones, or some of each.
+_PRIORITIES = st.sampled_from(((), (), (2, 1, 0), (0, 1)))
 _WIDE = seldom(6)
 _REQUESTS = counts(FEW_REQUESTS, MANY_REQUESTS, min_value=2)
 
@@ -331,7 +343,7 @@ def live_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
 def _blocks_events(num_spec: int) -> st.SearchStrategy[LiveEvent]:
     """As `live_events`, of an engine with blocks."""
     events = live_events(num_spec)
-    sleeps = st.builds(LiveSleep, st.integers(0, 2), st.booleans())
+    sleeps = st.builds(LiveSleep, st.integers(0, 2), st.booleans(), st.booleans())
     return st.one_of(events, events, events, st.builds(LiveWeights, st.booleans()), sleeps)
 
 
@@ -467,6 +479,30 @@ SITUATIONS: Mapping[str, LiveStory] = {
     ),
     "a sleep while a request runs, and the same prompt again": LiveStory(
         LiveWorld(), (LiveAdd(9, max_tokens=6), LiveTurns(times=3), LiveSleep(), LiveAdd(1, shared=9))
+    ),
+    "caches that are initialised again while requests run, whose states were copied before": LiveStory(
+        replace(_OVERLAPPED, block_size=2),
+        (LiveAdd(4, max_tokens=9), LiveTurns((1,), times=4), LiveSleep(anew=True), LiveTurns((1,), times=5)),
+    ),
+    "dummy batches in a pause, while requests keep their states": LiveStory(
+        LiveWorld(dummy_batches=True, padding=1),
+        (
+            LiveAdd(5, max_tokens=8),
+            LiveAdd(3, max_tokens=8),
+            LiveTurns(times=3),
+            LiveSleep(level=0),
+            LiveTurns(times=2),
+        ),
+    ),
+    "a request of higher priority, for which one that runs gives up its blocks": LiveStory(
+        LiveWorld(num_blocks=14, max_num_seqs=3, priorities=(2, 1, 0)),
+        (
+            LiveAdd(5, max_tokens=12),
+            LiveTurns(times=2),
+            LiveAdd(9, max_tokens=12),
+            LiveTurns(times=2),
+            LiveAdd(9, max_tokens=12),
+        ),
     ),
     "a pause while a step with drafts is in flight, which are rejected": LiveStory(
         _OVERLAPPED, (LiveAdd(2, max_tokens=6), _STEP, _STEP, LiveSleep(level=0))
@@ -786,7 +822,14 @@ def kernel_stories() -> st.SearchStrategy[LiveStory]:
         others = (*(() if story.world.num_spec else ("mamba1",)), "short_conv", "kda", "mamba2")
         # The first is the simplest, which is drawn in a third of all examples.
         kinds = ("gdn", *others, *others)
-        world = replace(story.world, kernels=True, layers=1, mamba_cache_mode="align", checkpoints=False)
+        world = replace(
+            story.world,
+            kernels=True,
+            layers=1,
+            mamba_cache_mode="align",
+            checkpoints=False,
+            dummy_batches=False,
+        )
         return st.builds(
             lambda kind: replace(story, world=replace(world, kinds=(kind,))), st.sampled_from(kinds)
         )
@@ -828,6 +871,7 @@ def replayed_stories() -> st.SearchStrategy[LiveStory]:
             kinds=("mamba2",),
             layers=1,
             mamba_cache_mode="align",
+            dummy_batches=False,
             num_spec=0,
             method="ngram",
             replayssm_buffer_len=ring,
@@ -843,7 +887,7 @@ def staged_stories() -> st.SearchStrategy[LiveStory]:
     """Scenarios of the V2 model runner in pipeline stages, each of which comes to its batches some batches late."""
 
     def staged(story: LiveStory, stages: int, late: tuple[int, ...]) -> LiveStory:
-        world = replace(story.world, stages=stages, late_stages=late[:stages])
+        world = replace(story.world, stages=stages, late_stages=late[:stages], dummy_batches=False)
         if world.num_spec:
             # With stages the scheduler hands out no drafts that it knows.
             world = replace(world, async_scheduling=True, method="eagle")
@@ -915,6 +959,8 @@ _FEATURES: dict[str, tuple[Any, ...]] = {
     "max_num_seqs": (2, 4, *MANY_REQUESTS),
     "spare": ("some", "none", "many"),
     "items": ((), ((2, 7), (10, 7))),
+    "priorities": ((), (2, 1, 0)),
+    "dummy_batches": (False, True),
     "layers": (1, 2),
     "padding": (0, 1),
     "layout": ("SD", "DS"),
@@ -932,6 +978,7 @@ _EXCLUDED = (
     *apart("async_scheduling", True, drafts=[drafts for drafts in _SOME_DRAFTS if drafts[0] == "ngram"]),
     # In stages the scheduler hands out no drafts that it knows, and the adapter has no connector.
     *apart("late_stages", (0, 2), (2, 0, 1), async_scheduling=(False,), connector=("async", "sync", *_RELEASED)),
+    *apart("late_stages", (0, 2), (2, 0, 1), dummy_batches=(True,)),
     # The adapter has sliding windows in one stage, without a connector.
     *apart("sliding_window", WINDOWS[0], late_stages=((0, 2), (2, 0, 1)), connector=("async", "sync", *_RELEASED)),
     # Of prefix caching. The release's connectors are not tried without it.

@@ -98,6 +98,7 @@ def vllm_config(settings: LiveSettings) -> Any:
         max_num_seqs=settings.max_num_seqs,
         enable_chunked_prefill=True,
         async_scheduling=settings.async_scheduling,
+        policy="priority" if settings.priorities else "fcfs",
     )
     made = with_defaults(
         Config,

@@ -15,7 +15,7 @@ from typing import Any
 from oracle.lifecycle.broken_laws import Broken, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.named_states import advanced, next_token
-from oracle.lifecycle.observed import Decided, ObservedStep, Place
+from oracle.lifecycle.observed import Decided, GroupAccess, ObservedStep, Place
 from oracle.lifecycle.stages import StagedLaws
 from statecheck.subject.subject import NotOffered
 from subjects.kit.drafts import chain_of
@@ -30,7 +30,7 @@ from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.step import LiveStep, accessed, held
 from subjects.vllm.engine.v1 import LiveWorkerV1
 from subjects.vllm.engine.v2 import LiveWorkerV2
-from subjects.vllm.release import RELEASE_NAME, find
+from subjects.vllm.release import RELEASE, RELEASE_NAME, find
 
 __all__ = ["LiveEngine", "LiveSettings", "LiveStep"]
 
@@ -93,7 +93,16 @@ class LiveEngine:
         )
         if settings.stages > 1:
             self.laws = StagedLaws(sizes, CONV_WIDTH - 1, settings.num_blocks, settings.stages)
-        self.rests = LiveRests(self.scheduler, self.memory, self.in_flight, self._keeps_blocks)
+        self.dummies: list[GroupAccess] = []
+        """What rows of dummy batches did since the last step."""
+        self.rests = LiveRests(
+            self.scheduler,
+            self.memory,
+            self.in_flight,
+            self._keeps_blocks,
+            self._dummy_batch,
+            self._initialize_caches,
+        )
 
     def add_request(
         self,
@@ -121,6 +130,7 @@ class LiveEngine:
             for offset, length in self.settings.items
             if len(prompt) >= offset + length
         ]
+        priorities = self.settings.priorities or (0,)
         request = find("vllm.v1.request:Request")(
             request_id=id,
             prompt_token_ids=list(prompt),
@@ -128,6 +138,7 @@ class LiveEngine:
             pooling_params=None,
             arrival_time=float(len(self.laws.requests)),
             block_hasher=self.hasher,
+            priority=priorities[(len(self.laws.requests) - 1) % len(priorities)],
             **({"mm_features": items} if items else {}),
         )
         if sends:
@@ -162,9 +173,25 @@ class LiveEngine:
         if isinstance(self.laws, LiveLaws):
             self.rests.begin(2 if sleep else None, "keep", self._new_weights)
 
-    def sleep(self, level: int, mode: str) -> None:
-        """Sleep, and wake up: see `EngineCore.sleep` for level and mode. An engine in stages only pauses."""
-        self.rests.begin(level if isinstance(self.laws, LiveLaws) else 0, mode, self._empty_store)
+    def sleep(self, level: int, mode: str, anew: bool = False) -> None:
+        """Sleep, and wake up: see `EngineCore.sleep` for level and mode. An engine in stages only pauses.
+
+        Args:
+            anew: behind a sleep in which caches were lost they are initialised again, at other addresses.
+        """
+        level = level if isinstance(self.laws, LiveLaws) else 0
+        self.rests.begin(level, mode, self._empty_store, anew=anew)
+
+    def _initialize_caches(self) -> None:
+        """Nothing where a connector or a port knows the addresses of the caches, or where the adapter does not know how the release takes caches away."""
+        settings = self.settings
+        if not (settings.connector or settings.inside or settings.kernels) and RELEASE >= (0, 33):
+            self.memory.renew()
+            self.worker.initialize_again()
+
+    def _dummy_batch(self) -> None:
+        if self.settings.dummy_batches:
+            self.dummies += self.worker.execute_dummy_batch()
 
     def _empty_store(self) -> None:
         if isinstance(self.laws, LiveLaws):
@@ -215,13 +242,17 @@ class LiveEngine:
         saving = frozenset() if link is None else link.saving
         self.preempted, self.finished, self.loading = [], [], {}
         seen = ObservedStep()
-        self._step(seen)
+        self.rests.go_on()
+        if not self._step(seen):
+            self._dummy_batch()
+        # Those of a pause, too, which began before the step.
+        seen.dummies, self.dummies = self.dummies, []
         self._observe(seen)
         seen.transfers = None if link is None else link.moved(saving, self.loading)
         return seen, tuple(self.laws.step(seen))
 
-    def _step(self, seen: ObservedStep) -> None:
-        self.rests.go_on()
+    def _step(self, seen: ObservedStep) -> bool:
+        """Whether a batch was executed."""
         if self.scheduler.has_requests():
             scheduled = self.scheduler.schedule()
             self._remember()
@@ -237,14 +268,16 @@ class LiveEngine:
             executed = scheduled.total_num_scheduled_tokens > 0
             depth = self.config.max_concurrent_batches
             if depth > 1 and len(self.in_flight) < depth and (executed or self.scheduler.has_requests()):
-                return
+                return executed
             self._update(seen)
             if executed and self.settings.num_spec and not self.settings.async_scheduling:
                 drafts = self.worker.drafts()
                 if drafts is not None:
                     self.scheduler.update_draft_token_ids(drafts)
-        elif self.in_flight:
+            return executed
+        if self.in_flight:
             self._update(seen)
+        return False
 
     def _update(self, seen: ObservedStep) -> None:
         scheduled, output = self.in_flight.popleft()

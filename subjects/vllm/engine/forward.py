@@ -324,6 +324,18 @@ class LiveForward:
                 row.computed, row.keys, row.slots = computed[number], tuple(read), stored
                 row.table = tuple(pages[: -(-(computed[number] + len(row.tokens)) // block_size)])
 
+    def write_unknown(self, group: int, layers: Sequence[LiveLayer], metadata: Any) -> None:
+        """Run the attention layers of a batch of no request, which write what is no key."""
+        size = self.memory.settings.kv_block_size
+        slots = [slot for slot in metadata.slot_mapping.tolist() if slot >= size]
+        for layer in layers:
+            for slot in slots:
+                layer.write_key(slot // size, slot % size, UNKNOWN)
+        if slots:
+            self.stray.append(
+                GroupAccess(group, False, (0, 0), (), (), tuple({slot // size for slot in slots}), ())
+            )
+
     def _writers_first(
         self, pages_read: Sequence[set[int]], slots: Sequence[int], block_size: int
     ) -> Iterator[int]:

@@ -1,7 +1,10 @@
 """Stand-ins in the V2 model runner for the parts that need a GPU, or a model, and have no part in states."""
 
+import contextlib
+import copy
 import importlib
 import itertools
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -59,6 +62,35 @@ def without_a_device() -> None:
         runner["async_copy_to_gpu"] = copied
 
 
+@contextlib.contextmanager
+def without_collection(module: Any) -> Iterator[None]:
+    """Within, a module of the release neither waits for a device nor collects garbage, which takes longer than a scenario."""
+    device = SimpleNamespace(synchronize=lambda: None, empty_cache=lambda: None)
+    before = dict(vars(module))
+    vars(module).update(gc=SimpleNamespace(collect=lambda: 0), torch=WithAccelerator(before["torch"], device))
+    try:
+        yield
+    finally:
+        vars(module).update(gc=before["gc"], torch=before["torch"])
+
+
+class WithAccelerator:
+    """PyTorch as a module sees it that waits for an accelerator."""
+
+    def __init__(self, plain: Any, accelerator: Any) -> None:
+        self.plain, self.accelerator = plain, accelerator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+
+def with_groups_reversed(caches: Any) -> Any:
+    """The configuration of caches with its groups in another order, as of a model that is not divided yet."""
+    made = copy.copy(caches)
+    made.kv_cache_groups = caches.kv_cache_groups[::-1]
+    return made
+
+
 class Unneeded:
     """Takes part in a step, and does nothing in it."""
 
@@ -98,6 +130,9 @@ class CommonMetadata:
 
     def build(self, *given: Any, **named: Any) -> Any:
         return named.get("common_attn_metadata") or given[1]
+
+    def build_for_cudagraph_capture(self, common_attn_metadata: Any) -> Any:
+        return common_attn_metadata
 
 
 def copies(conv_alone: bool) -> tuple[Any, ...]:
@@ -206,8 +241,10 @@ class DraftsV2(Unneeded):
     def __init__(self, worker: Any) -> None:
         self.worker = worker
 
-    def propose(self, batch: Any, *_: Any, **__: Any) -> torch.Tensor:
-        count = self.worker.settings.num_spec
+    def propose(self, input_batch: Any, *_: Any, dummy_run: bool = False, **__: Any) -> torch.Tensor:
+        batch, count = input_batch, self.worker.settings.num_spec
+        if dummy_run:
+            return torch.zeros(batch.num_reqs, count, dtype=torch.int64)
         states = self.worker.runner.req_states
         totals, ids = states.total_len.gpu.tolist(), states.all_token_ids.gpu
         drafts = torch.zeros(batch.num_reqs, count, dtype=torch.int64)

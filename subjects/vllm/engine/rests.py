@@ -15,14 +15,18 @@ from subjects.vllm.release import find
 class _Executor:
     """In the place of the release's executor: what it holds is the memory of a scenario."""
 
-    def __init__(self, memory: LiveMemory) -> None:
-        self._memory, self.is_sleeping = memory, False
+    def __init__(self, memory: LiveMemory, initialize: Callable[[], None]) -> None:
+        self._memory, self._initialize, self.is_sleeping = memory, initialize, False
+        self.anew = False
+        """Whether caches are initialised again behind a sleep."""
 
     def sleep(self, level: int) -> None:  # noqa: ARG002 - weights are the scenario's
         self._memory.lose()
         self.is_sleeping = True
 
     def wake_up(self, tags: Any = None) -> None:  # noqa: ARG002 - all of it wakes up
+        if self.is_sleeping and self.anew:
+            self._initialize()
         self.is_sleeping = False
 
     def __getattr__(self, name: str) -> Any:
@@ -34,6 +38,8 @@ class LiveRests:
 
     Args:
         keeps_blocks: whether the release may refuse to empty its caches.
+        dummy_batch: runs a dummy batch, if the engine runs any.
+        initialize: initialises the caches again.
     """
 
     def __init__(
@@ -42,14 +48,17 @@ class LiveRests:
         memory: LiveMemory,
         in_flight: collections.deque[Any],
         keeps_blocks: Callable[[], bool],
+        dummy_batch: Callable[[], None],
+        initialize: Callable[[], None],
     ) -> None:
-        self._keeps_blocks = keeps_blocks
+        self._keeps_blocks, self._dummy_batch = keeps_blocks, dummy_batch
+        self._executor = _Executor(memory, initialize)
         self._end: Callable[[], None] | None = None
         self._waits: Future[Any] = Future()
         self.core = bare(
             find("vllm.v1.engine.core:EngineCoreProc"),
             scheduler=scheduler,
-            model_executor=_Executor(memory),
+            model_executor=self._executor,
             batch_queue=in_flight,
             engines_running=False,
             output_queue=SimpleNamespace(put_nowait=lambda _: None),
@@ -61,8 +70,18 @@ class LiveRests:
     def under_way(self) -> bool:
         return self._end is not None
 
-    def begin(self, level: int | None, mode: str, end: Callable[[], None] = lambda: None) -> None:
+    def begin(
+        self,
+        level: int | None,
+        mode: str,
+        end: Callable[[], None] = lambda: None,
+        *,
+        anew: bool = False,
+    ) -> None:
         """Pause, and at a level sleep; `end` is done when all has stopped, unless the release refuses. A second rest of an engine that rests only aborts.
+
+        Args:
+            anew: caches that are lost in a sleep are initialised again.
 
         Raises:
             NotOffered: the release's core empties no caches for it.
@@ -72,7 +91,7 @@ class LiveRests:
         if self.under_way:
             self.core.pause_scheduler(mode, False)
             return
-        self._end, self._waits = end, Future()
+        self._end, self._waits, self._executor.anew = end, Future(), anew
         try:
             later = self.core.pause_scheduler(mode) if level is None else self.core.sleep(level, mode)
         except Exception as error:
@@ -101,4 +120,7 @@ class LiveRests:
                 raise
         else:
             end()
+        if not self._executor.is_sleeping:
+            # Other engines of its group still run.
+            self._dummy_batch()
         self.core.wake_up()

@@ -41,6 +41,9 @@ class LiveSettings:
 
     With a `sliding_window` one group of attention more stands behind the recurrent ones, whose layers see so many tokens, the one that they compute among them.
 
+    With `priorities` requests are scheduled by priority: that of each is the next of these, from the first on again when all are used. With `dummy_batches` the engine is one of a data-parallel
+    group: it runs a dummy batch wherever it has none of its own, and in a pause.
+
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.
     """
@@ -78,6 +81,8 @@ class LiveSettings:
     stages: int = 1
     late_stages: tuple[int, ...] = ()
     sliding_window: int = 0
+    priorities: tuple[int, ...] = ()
+    dummy_batches: bool = False
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -114,6 +119,8 @@ def require_mode(settings: LiveSettings) -> None:
     ):
         # Nor were earlier releases looked at.
         raise NotOffered("sliding windows with a connector, with stages, with kernels, or before 0.33")
+    if settings.dummy_batches and (settings.stages > 1 or settings.kernels or RELEASE < (0, 33)):
+        raise NotOffered("dummy batches with stages, with kernels, or before 0.33")
     if settings.replayssm_buffer_len and (settings.runner != "V1" or settings.num_spec):
         raise NotOffered(
             "ReplaySSM with the V2 model runner or drafts, which the release refuses without flashinfer"

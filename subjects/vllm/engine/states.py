@@ -125,32 +125,46 @@ class LiveMemory:
     ) -> None:
         self.settings, self.dim_first = settings, dim_first
         self._unwritten = _UNWRITTEN_NUMBERS if settings.kernels else _UNWRITTEN
-        first = stage * settings.layers * len(settings.groups)
-        if not pools:
-            # One allocation, as in a release.
-            shape = (settings.layers, settings.num_blocks, page_size(settings, dim_first) // 8)
-            pools = list(torch.full(shape, self._unwritten, dtype=torch.int64))
-            # The null block is zeros in a release, too, which makes new memory of zeros.
-            for pool in pools:
-                pool[0] = 0
-        self.pools = list(pools)
+        self._first = stage * settings.layers * len(settings.groups)
+        self.pools = list(pools) or self._new_pools()
+        self.former: list[torch.Tensor] = []
+        """Pools of before: their addresses are not given out again."""
         self.weights = 0
         """The number of the model's weights."""
         self.prefixes: dict[int, dict[int, Prefix]] = {}
         """Of a layer of real numbers, by weights and named state, what it has gone through."""
         self.groups: list[list[LiveLayer]] = []
         self.layers: dict[str, LiveLayer] = {}
-        self._names: list[list[str]] = []
+        self._names = [layer_names(settings, group) for group in range(len(settings.groups))]
+        self._divide()
+
+    def _new_pools(self) -> list[torch.Tensor]:
+        # One allocation, as in a release.
+        settings = self.settings
+        shape = (settings.layers, settings.num_blocks, page_size(settings, self.dim_first) // 8)
+        pools = list(torch.full(shape, self._unwritten, dtype=torch.int64))
+        # The null block is zeros in a release, too, which makes new memory of zeros.
+        for pool in pools:
+            pool[0] = 0
+        return pools
+
+    def _divide(self) -> None:
+        """Make the layers of each group, which share the pools."""
+        settings, self.groups = self.settings, []
         for group, kind in enumerate(settings.groups):
-            names = layer_names(settings, group)
-            self._names.append(names)
             Made = KernelLayer if settings.kernels and group else LiveLayer
+            first, names = self._first + group * settings.layers, self._names[group]
             made = [
-                Made(first + group * settings.layers + at, self.pools[at], settings, kind, dim_first)
-                for at in range(len(names))
+                Made(first + at, self.pools[at], settings, kind, self.dim_first) for at in range(len(names))
             ]
             self.groups.append(made)
             self.layers.update(zip(names, made, strict=True))
+
+    def renew(self) -> None:
+        """Take other pools, in which nothing was written; those of before stay as they are."""
+        self.former += self.pools
+        self.pools = self._new_pools()
+        self._divide()
 
     @property
     def caches(self) -> dict[str, Any]:

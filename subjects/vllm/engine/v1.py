@@ -15,7 +15,13 @@ import torch
 
 from subjects.vllm.engine.connector import in_place
 from subjects.vllm.engine.inside import Inside
-from subjects.vllm.engine.parts import CommonMetadata, ToyModel, taken
+from subjects.vllm.engine.parts import (
+    CommonMetadata,
+    ToyModel,
+    taken,
+    with_groups_reversed,
+    without_collection,
+)
 from subjects.vllm.engine.settings import RELEASED, LiveSettings
 from subjects.vllm.engine.states import LiveMemory
 from subjects.vllm.engine.worker import LiveWorker
@@ -70,6 +76,14 @@ class LiveWorkerV1(LiveWorker):
             runner.initialize_kv_cache(self.caches)
         return runner
 
+    def initialize_again(self) -> None:
+        module = importlib.import_module(_FIRST_RUNNER)
+        config = find("vllm.config:set_current_vllm_config")(self.config)
+        with config, self.inside.functions(), without_collection(module):
+            for caches in (with_groups_reversed(self.caches), self.caches):
+                self.runner._cleanup_profiling_kv_cache()
+                self.runner.initialize_kv_cache(caches, is_profiling=caches is not self.caches)
+
     def _capture(self) -> None:
         """Full graphs of decodes, for numbers of rows that leave some rows of padding."""
         tokens = 1 + self.settings.num_spec
@@ -81,6 +95,8 @@ class LiveWorkerV1(LiveWorker):
 
     def run(self, metadata: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
         """The token that the model says after each of the batch's tokens."""
+        if self.dummy:
+            return self.dummy_layers(metadata, len(ids))
         batch = self.runner.input_batch
         starts = self.runner.query_start_loc.gpu[: batch.num_reqs + 1].tolist()
         following = self.layers(list(batch.req_ids[: batch.num_reqs]), starts, ids, metadata)
@@ -285,6 +301,8 @@ def planned_model_drafts() -> Any:
         def initialize_attn_backend(self, *_: Any, **__: Any) -> None: ...
 
         initialize_cudagraph_keys = initialize_attn_backend
+
+        dummy_run = initialize_attn_backend
 
         def take_last_draft_probs(self) -> None: ...
 

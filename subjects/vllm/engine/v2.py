@@ -4,6 +4,7 @@ The runner's methods run as they are: what they make of a scheduler's output, bl
 the forward. Ours are the layers, the sampler, the drafts, and what needs a GPU and has no part in states.
 """
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,9 @@ from subjects.vllm.engine.parts import (
     SamplerV2,
     ToyModel,
     Unneeded,
+    with_groups_reversed,
     without_a_device,
+    without_collection,
 )
 from subjects.vllm.engine.settings import RELEASED, LiveSettings
 from subjects.vllm.engine.states import LiveMemory
@@ -161,7 +164,7 @@ class LiveWorkerV2(LiveWorker):
         runner.attn_groups = []
         with find("vllm.config:set_current_vllm_config")(config):
             for number, group in enumerate(caches.kv_cache_groups):
-                kind = self.settings.groups[number]
+                kind = self.memory.layers[group.layer_names[0]].kind
                 backend = CommonMetadata if kind == "attention" else self.inside.backend(kind)
                 made = AttentionGroup(backend, group.layer_names, group.kv_cache_spec, number)
                 made.create_metadata_builders(config, ON_CPU, None)
@@ -175,6 +178,16 @@ class LiveWorkerV2(LiveWorker):
         runner.kv_block_zeroer = SimpleNamespace(zero_block_ids=self.memory.zero)
         if hasattr(runner.model_state, "initialize_kv_cache"):
             runner.model_state.initialize_kv_cache(caches, runner.block_tables)
+
+    def initialize_again(self) -> None:
+        module = importlib.import_module(f"{GPU_FOLDER}.cudagraph_utils")
+        config = find("vllm.config:set_current_vllm_config")(self.config)
+        with config, self.inside.functions(), without_collection(module):
+            caches = self.caches
+            for self.caches in (with_groups_reversed(caches), caches):
+                module._teardown_profiling_state(self.runner)
+                self.runner.cudagraph_manager = GraphsV2(self)
+                self._caches(self.runner)
 
     def _connector(self, tensors: dict[str, Any]) -> Any:
         """The release's calls around a step for the connector, or for none."""
@@ -196,6 +209,8 @@ class LiveWorkerV2(LiveWorker):
 
     def run(self, metadata: dict[str, Any], _: Any = None) -> torch.Tensor:
         """The token that the model says after each of the batch's tokens."""
+        if self.dummy:
+            return self.dummy_layers(metadata, self.settings.max_num_batched_tokens + 64)
         batch = self.batch
         starts = batch.query_start_loc.tolist()[: batch.num_reqs + 1]
         return self.layers(batch.req_ids, starts, batch.input_ids[: batch.num_tokens_after_padding], metadata)

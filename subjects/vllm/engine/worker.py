@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from oracle.lifecycle.observed import ObservedStep
+from oracle.lifecycle.observed import GroupAccess, ObservedStep
 from subjects.vllm.engine.connector import in_place, worker_connector
 from subjects.vllm.engine.forward import LiveForward
 from subjects.vllm.engine.inside import Inside
@@ -31,6 +32,37 @@ class LiveWorker:
         self.inside = Inside(settings)
         self.forward: LiveForward | None = None
         self.connector = worker_connector(config, caches)
+
+    dummy = False
+    """Whether the batch is a dummy batch."""
+
+    def initialize_again(self) -> None:
+        """Take caches away and initialise them, first as the release measures its graphs with them, then as they are. A subclass knows how."""
+        raise NotImplementedError
+
+    def execute_dummy_batch(self) -> list[GroupAccess]:
+        """Run a batch of no request, and return what its rows did."""
+        worker = SimpleNamespace(model_runner=self.runner, randomize_dummy_inputs=False)
+        config = find("vllm.config:set_current_vllm_config")(self.config)
+        self.forward = LiveForward(self.memory, [], [0], [])
+        self.dummy = True
+        with config, self.inside.functions(), in_place(self.connector):
+            find("vllm.v1.worker.gpu_worker:Worker").execute_dummy_batch(worker)
+        self.dummy = False
+        return self.forward.stray
+
+    def dummy_layers(self, metadata: Any, count: int) -> torch.Tensor:
+        """Run the layers of a dummy batch of so many tokens: they write where its metadata point. Without metadata they write nothing, as the release's."""
+        assert self.forward is not None
+        for number, layers in enumerate(self.memory.groups):
+            if not metadata:
+                break
+            found = metadata[self.caches.kv_cache_groups[number].layer_names[0]]
+            if self.settings.groups[number] == "attention":
+                self.forward.write_unknown(number, layers, found)
+            else:
+                self.forward.recurrent(number, layers, found)
+        return torch.zeros(count, dtype=torch.int64)
 
     @property
     def released(self) -> Any:
