@@ -205,12 +205,16 @@ class Batch:
         is_wide = name == "A" and "wide chunks" in self.options
         if self.function in CHUNKED and ("slow" in self.options or is_wide):
             found = _FIRST_OF_A_CHUNK if name == "g" and begins_chunk else _SLOW.get(name, found)
+        if name == "g" and "short memory" in self.options and self.function in CHUNKED:
+            found = _SHORT_MEMORY
         if "steep" in self.options:
             found = _STEEP.get(name, found)
         if name in ("q", "k") and {"norm", "short keys"} <= self.options:
             found = _SHORT_KEYS
         if name == self._written and "few writes" in self.options and self.function in CHUNKED:
             found = replace(_LARGE_SHARES if name == "beta" else found, every=_FEW_WRITES)
+        if name == "beta" and "short memory" in self.options and self.function in CHUNKED:
+            found = _LARGE_SHARES
         if name == "g" and "kept" in self.options:
             found = replace(found, every=2)
         if "all bits" in self.options:
@@ -257,13 +261,13 @@ class Batch:
         return 1 if self._is_crowd else _FEW_KEYS
 
     def _is_crowded(self, sequence: int, token: int) -> bool:
-        """Whether the token is one of neighbours that all write, where few do: those around the end of one of a chunk's sub-chunks."""
-        at = token + _CROWD // 2
-        if not self._is_crowd or at % _SUB_CHUNK >= _CROWD:
+        """Whether the token is one of neighbours that all write, where few do: those around the end of one of a chunk's sub-chunks, or any."""
+        if not self._is_crowd:
             return False
-        parts = max(1, self.chunk // _SUB_CHUNK)
-        chunk, part = divmod(at // _SUB_CHUNK, parts)
-        return Random(f"{self.seed} crowd {sequence} {chunk}").randrange(parts) == part
+        chunk, place = divmod(token + _CROWD // 2, self.chunk)
+        random = Random(f"{self.seed} crowd {sequence} {chunk}")
+        begin = random.randrange(0, self.chunk, _SUB_CHUNK if random.randrange(2) else 1)
+        return begin <= place < begin + _CROWD
 
     def _unread(self, count: int) -> list[float]:
         return [float("nan") if self.poisoned else 3.0] * count
@@ -617,7 +621,12 @@ _STEEP = {
     "dt": Numbers(0, 24, 4.0),
 }
 # A third of a state is left behind 64 tokens, so that what later tiles of a chunk read of it can be seen.
-_SLOW = {"g": Numbers(-4, 0, 2.0**-7), "A": Numbers(-8, -1, 2.0**-7)}
+_SLOW = {
+    **dict.fromkeys(("g", "decay"), Numbers(-4, 0, 2.0**-7)),
+    "A": Numbers(-8, -1, 2.0**-7),
+}
+_SHORT_MEMORY = Numbers(-16, -4, 0.0625)
+"""A few tokens are left of what was written, so that a bound stays small where each token writes, and what a token took away of its neighbours can be seen."""
 _FIRST_OF_A_CHUNK = Numbers(-8, 0, 0.125)
 """So that of a state that is kept a decay at the begin of a chunk can be seen, and what is left of it, too."""
 _LAST_FIRST = 2
@@ -646,6 +655,8 @@ _SMALL = (
 )
 _TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
+_GATED_WIDTH = 3
+"""Weights of the convolutions of LFM2, which have neither a bias nor an activation."""
 _MANY_TOKENS = 8200
 """More than a table of 1,024 programs of eight tokens has."""
 _MANY_PAIRS, _PAST_A_CHUNK = 257, 65
@@ -676,11 +687,16 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
         "typed states",
     ),
     "delta": ("norm", "short keys", "few keys", "few writes", "typed states"),
-    "gdn": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "kept", "typed states"),
-    "kda": ("norm", "short keys", "few keys", "few writes", "slow", "steep", "kept", "typed states"),
+    **dict.fromkeys(
+        ("gdn", "kda"),
+        (
+            *("norm", "short keys", "few keys", "few writes", "typed states"),
+            *("slow", "steep", "short memory", "kept"),
+        ),
+    ),
 }
 _ALL_OPTIONS = sorted({"all bits", *chain.from_iterable(_OPTIONS.values())})
-_SELDOM = {"few writes", "steep", "typed states"}
+_SELDOM = {"few writes", "steep", "short memory", "typed states"}
 """Options with which less is written, a state is soon forgotten, or a bound is wide."""
 _USUAL = {"bias", "decay", "one decay", "skip", "softplus"}
 """Options of most layers."""
@@ -692,6 +708,8 @@ _LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
 """Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}
 """With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
+_NEAR_READS = {"few keys", "norm", "short memory"}
+"""With these a token shows what it takes away of its neighbours, wherever it is."""
 _LATE_TOKENS = (64, 65, 70, 130)
 """Rows that reach the last sub-chunk, or a second or third chunk."""
 _AROUND_CHUNKS = (15, 16, 17, 31, 32, 47, 63, 64, 65, 70, 130)
@@ -781,11 +799,16 @@ def batches(
         if draw(_SOMETIMES if option in _SELDOM else _MOSTLY if option in _USUAL else st.booleans())
     }
     if group is CHUNKED and draw(_SOMETIMES):
-        options = (options | _FAR_READS) - {"steep", "short keys"}
+        reads, others = (_FAR_READS, _NEAR_READS) if draw(st.booleans()) else (_NEAR_READS, _FAR_READS)
+        options = (options | reads) - (others - reads) - {"steep", "short keys"}
         if not function.startswith("conv"):
             longest = max(rows, key=lambda row: row.length)
             length = max(longest.length, draw(st.sampled_from((0, *_LATE_TOKENS))))
             rows = [replace(row, length=length) if row is longest and row.slots else row for row in rows]
+    dtype = draw(st.sampled_from(("float32", "bfloat16", "float16")))
+    if sizes.keys == _GATED_WIDTH and function.startswith("conv") and draw(st.booleans()):
+        # SGLang has kernels of its own for those of LFM2.
+        dtype, options = "bfloat16", options - {"bias", "activation"}
     if not (are_plain or has_drafts):
         # A kernel that takes a row in one go rounds a state once, and one that takes a token at a time after each.
         options -= {"typed states"}
@@ -795,7 +818,7 @@ def batches(
         tuple(rows),
         slots,
         draw(st.integers(0, 15)),
-        draw(st.sampled_from(("float32", "bfloat16", "float16"))),
+        dtype,
         frozenset(options),
         most_drafts,
         draw(st.booleans()),
