@@ -330,15 +330,20 @@ def _corrected_twice(s: RecordedScenario) -> bool:
 
 def _sooner_than_its_token(s: RecordedScenario) -> bool:
     """Whether a decode runs wrong tokens fewer executed steps behind its row before than there are stages. A stage that is late
-    runs the last row in a later step.
+    runs a row in a later step, when the request may have another row.
     """
     steps = [number for number, step in enumerate(s.executed) if s.request in step]
-    if s.law != "tokens" or len(steps) < 2:
-        return False
-    before, last = steps[-2:]
-    is_decode = s.executed[last][s.request]["computed"] >= s.prompt(s.request) > 0
-    is_in_time = len(s.executed) - 1 - last <= max(s.settings["late_stages"], default=0)
-    return is_decode and is_in_time and last - before < s.settings["stages"]
+    most_late = max(s.settings["late_stages"], default=0)
+
+    def is_decode(number: int) -> bool:
+        return bool(s.executed[number][s.request]["computed"] >= s.prompt(s.request) > 0)
+
+    return s.law == "tokens" and any(
+        is_decode(number)
+        and len(s.executed) - 1 - number <= most_late
+        and number - before < s.settings["stages"]
+        for before, number in itertools.pairwise(steps)
+    )
 
 
 def _passed_before_it_is_taken_in(s: RecordedScenario) -> bool:

@@ -189,13 +189,14 @@ def passed_in_stages(
     return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, wrong))
 
 
-def late(case: Case) -> Case:
-    """The last row runs in a step of its own without rows, in a stage that is late."""
+def late(case: Case, anew: bool = False) -> Case:
+    """The last row runs in a step of its own, in a stage that is late: a step without rows, or one in which the request begins anew."""
     last = case.actual[-1]
     assert isinstance(last, Returned)
     fields = dict(last.value.fields)
     scheduled = record("LiveStep", scheduled=fields["scheduled"], outputs={}, findings=(), finished=())
-    wrong = Returned(record("LiveStep", **{**fields, "scheduled": {}}))
+    rows = {"r1": {"computed": 0, "tokens": 4, "drafts": 0, "begins": True}} if anew else {}
+    wrong = Returned(record("LiveStep", **{**fields, "scheduled": rows}))
     steps, actual = (*case.steps, case.steps[-1]), (*case.actual[:-1], Returned(scheduled), wrong)
     return replace(case, steps=steps, actual=actual)
 
@@ -500,6 +501,7 @@ def goes_on_behind_a_pause(
         ("sooner_than_its_token", in_stages(True, True), True),
         ("sooner_than_its_token", in_stages(False, True, stages=3), True),
         ("sooner_than_its_token", late(in_stages(True, True, stages=3, late_stages=(1, 0, 0))), True),
+        ("sooner_than_its_token", late(in_stages(True, True, stages=3, late_stages=(1, 0, 0)), anew=True), True),
         ("sooner_than_its_token", late(in_stages(True, True, stages=3)), False),
         ("sooner_than_its_token", late(late(in_stages(True, True, stages=3, late_stages=(1, 0, 0)))), False),
         ("sooner_than_its_token", in_stages(False, True), False),
