@@ -98,7 +98,7 @@ class LiveLaws:
             if decided.begins:
                 self.requests[name].computed = decided.computed
         strays = list(self._strays(seen))
-        # What rows read behind a dummy batch that wrote to their blocks follows from that.
+        # Behind a dummy batch that wrote to blocks, laws of rows are not checked: what rows read follows from that.
         rows = [] if any(about["dummy"] for *_, about in strays) else self._rows(seen)
         return [*rows, *strays, *self._published(seen)]
 
@@ -401,9 +401,12 @@ class LiveLaws:
                 return
 
     def _strays(self, seen: ObservedStep) -> Iterator[Broken]:
-        for access in (*seen.stray, *seen.dummies):
-            blocks, dummy = [block for block in access.written if block], access in seen.dummies
-            if blocks:
+        padding, dummies = (
+            ((False, access) for access in seen.stray),
+            ((True, access) for access in seen.dummies),
+        )
+        for dummy, access in (*padding, *dummies):
+            if blocks := [block for block in access.written if block]:
                 yield (
                     "written",
                     f"a row of {'a dummy batch' if dummy else 'padding'} writes to blocks {blocks} of group {access.group}",

@@ -152,7 +152,7 @@ class ObservedStep:
     Args:
         scheduled: by request.
         stray: what rows of padding did.
-        dummies: what rows of dummy batches did, which are of no request.
+        dummies: accesses of dummy batches, whose rows belong to no request.
         outputs: tokens that requests said.
         owners, owners_after: while the forward ran, and after the step.
         references: how often each block in use is counted.

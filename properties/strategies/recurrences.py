@@ -261,7 +261,7 @@ class Batch:
         return 1 if self._is_crowd else _FEW_KEYS
 
     def _is_crowded(self, sequence: int, token: int) -> bool:
-        """Whether the token is one of neighbours that all write, where few do: those around the end of one of a chunk's sub-chunks, or any."""
+        """Whether the token is one of neighbours that all write, where few do: those around the end of a sub-chunk, or around any token of the chunk."""
         if not self._is_crowd:
             return False
         chunk, place = divmod(token + _CROWD // 2, self.chunk)

@@ -54,7 +54,7 @@ class Explore:
         as_found: the first failing input ends it, and is reported as it is: neither shrunk nor run again.
         enough: it ends after so many compared examples; 0: it does not.
         simplest: the exploration begins with the simplest example (see `Property.explore`).
-        sanitized: the sanitizer watches, where it does in the campaign.
+        sanitized: the sanitizer watches everything, where it does in the campaign; otherwise bounds and overflows alone.
         isolated: the subject runs in a process of its own, also where the campaign has it in the worker.
         inputs: those to try, in place of drawn ones.
         configuration: the only one of the subject's that is tried, such as a model of a library; "" for a subject that has none.

@@ -402,8 +402,8 @@ class EventPipe:
 class Worker:
     """Does tasks in one execution context.
 
-    `isolated` is the port of a subject that runs in a process of its own, `watched` the one that explorations use, and `bounded` the same
-    that finds accesses alone which may end the process. `warnings` says what could not be done, a sentence for each thing.
+    `isolated` is the port of a subject that runs in a process of its own, and `watched` the port that explorations use. `bounded` reports only
+    accesses outside of all storages, and offsets that overflow. `warnings` says what could not be done, a sentence for each thing.
     """
 
     def __init__(self, setting: Setting, pipe: Connection, output: Output | None = None) -> None:

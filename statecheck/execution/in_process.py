@@ -211,7 +211,7 @@ class InProcess:
 
     Args:
         sanitized: watch every launch with the sanitizer; what it finds is what the call raises.
-        bounded: without it, accesses that may end the process are findings all the same.
+        bounded: without `sanitized`, accesses that may end the process are findings all the same.
         record: the sanitizer keeps who wrote what.
         arena: small tensors lie in one piece of memory, see `Arena`; by default on every device but the CPU.
         on_call: called before each call of the subject.

@@ -288,6 +288,11 @@ def _reset_with_a_step_in_flight(s: RecordedScenario) -> bool:
     return there and ended.message.startswith("Failed to reset KV cache")
 
 
+def _has_rested(s: RecordedScenario) -> bool:
+    """Whether the engine has paused: for a sleep, or for other weights."""
+    return any(call.function in ("LiveEngine.sleep", "LiveEngine.update_weights") for call in s.case.calls)
+
+
 def _sat_a_step_out(s: RecordedScenario) -> bool:
     """Whether the request ran with drafts, had no part in the step before its last one, and was not preempted for that."""
     name, steps = s.request, s.executed
@@ -333,7 +338,7 @@ def _sooner_than_its_token(s: RecordedScenario) -> bool:
     runs a row in a later step, when the request may have another row.
     """
     steps = [number for number, step in enumerate(s.executed) if s.request in step]
-    most_late = max(s.settings["late_stages"], default=0)
+    most_late = dict(enumerate(s.settings["late_stages"])).get(s.wrong.get("stage", 0), 0)
 
     def is_decode(number: int) -> bool:
         return bool(s.executed[number][s.request]["computed"] >= s.prompt(s.request) > 0)
@@ -510,7 +515,7 @@ ENGINES: Mapping[str, Condition] = {
     ),
     "dummy_batch_in_rows_of_requests": of_scenario(
         lambda s: s.settings["runner"] == "V1" and s.settings["padding"] > 0 and s.settings["dummy_batches"],
-        lambda s: bool(s.wrong.get("dummy")),
+        lambda s: bool(s.wrong.get("dummy")) and _has_rested(s),
     ),
     "begins_for_ever": of_scenario(lambda s: bool(s.settings["async_scheduling"]), _begins_for_ever),
     "preempt_themselves_in_turn": of_scenario(

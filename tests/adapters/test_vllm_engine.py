@@ -189,6 +189,13 @@ def passed_in_stages(
     return replace(case, steps=steps, actual=(*case.actual[:-1], *ended, wrong))
 
 
+def paused(case: Case) -> Case:
+    """The last step is in a pause that keeps requests and caches."""
+    pause = call("LiveEngine.sleep", level=0, mode="keep")
+    actual = (*case.actual[:-1], Returned(None), case.actual[-1])
+    return replace(case, steps=(*case.steps[:-1], pause, case.steps[-1]), actual=actual)
+
+
 def late(case: Case, anew: bool = False) -> Case:
     """The last row runs in a step of its own, in a stage that is late: a step without rows, or one in which the request begins anew."""
     last = case.actual[-1]
@@ -425,9 +432,10 @@ def goes_on_behind_a_pause(
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 3, 2, True),), **SPECULATES), True),
         ("padded_prompt", ends_with(NOBODYS, tokens=0, rows=((0, 1, 0, True),), **SPECULATES), False),
         ("padded_prompt", ends_with(NOBODYS, tokens=4, **SPECULATES), False),
-        ("dummy_batch_in_rows_of_requests", ends_with(law="written", dummy=True, **DUMMY), True),
-        ("dummy_batch_in_rows_of_requests", ends_with(law="written", **DUMMY), False),
-        ("dummy_batch_in_rows_of_requests", ends_with(law="written", dummy=True, **DUMMY | {"padding": 0}), False),
+        ("dummy_batch_in_rows_of_requests", paused(ends_with(law="written", dummy=True, **DUMMY)), True),
+        ("dummy_batch_in_rows_of_requests", ends_with(law="written", dummy=True, **DUMMY), False),
+        ("dummy_batch_in_rows_of_requests", paused(ends_with(law="written", **DUMMY)), False),
+        ("dummy_batch_in_rows_of_requests", paused(ends_with(law="written", dummy=True, **DUMMY | {"padding": 0})), False),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, **MAMBA2), True),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], (4, 4, 0, False)), **MAMBA2), False),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=(*AGAIN[:3], DECODE), **MAMBA2), False),

@@ -494,7 +494,7 @@ SITUATIONS: Mapping[str, LiveStory] = {
             LiveTurns(times=2),
         ),
     ),
-    "a request of higher priority, for which one that runs gives up its blocks": LiveStory(
+    "a request of higher priority, for which a running request gives up its blocks": LiveStory(
         LiveWorld(num_blocks=14, max_num_seqs=3, priorities=(2, 1, 0)),
         (
             LiveAdd(5, max_tokens=12),

@@ -42,8 +42,8 @@ class Sanitizer(Observer):
 
     Args:
         record: keep which access wrote a byte last.
-        bounds_only: find what may end the process alone, or goes to another address on a GPU: an access outside of all known storages, and an
-            offset that has overflowed.
+        bounds_only: report only accesses outside of all known storages, and offsets that overflow. Such an access may end the process, or reach
+            another address on a GPU.
     """
 
     def __init__(self, *, record: bool = False, bounds_only: bool = False) -> None:

@@ -288,10 +288,10 @@ def _check_tokens(reported: Sequence[int] | None, held: Sequence[int]) -> None:
     """The tokens that come with a returned cache are those that it holds: the server stores the cache under them.
 
     Raises:
-        ValueError: they are others. Releases before 0.31.3 report none.
+        RuntimeError: they are others. Releases before 0.31.3 report none.
     """
     if reported is not None and list(reported) != list(held):
-        raise ValueError(f"all_tokens = {list(reported)}, but should be {list(held)} [BatchGenerator]")
+        raise RuntimeError(f"all_tokens = {list(reported)}, but should be {list(held)} [BatchGenerator]")
 
 
 def _stops(stop: int | None) -> Any:

@@ -41,8 +41,8 @@ class LiveSettings:
 
     With a `sliding_window` one group of attention more stands behind the recurrent ones, whose layers see so many tokens, the one that they compute among them.
 
-    With `priorities` requests are scheduled by priority: that of each is the next of these, from the first on again when all are used. With `dummy_batches` the engine is one of a data-parallel
-    group: it runs a dummy batch wherever it has none of its own, and in a pause.
+    With `priorities` requests are scheduled by priority: requests get these priorities in turn. With `dummy_batches` the engine is one of a data-parallel
+    group: in a step without a batch, and in a pause, it runs a dummy batch.
 
     `stages` share the layers, `layers` of each group in each of them. A stage comes to a batch so many batches late as its number in
     `late_stages` says, or as early as another one waits for it.

@@ -128,7 +128,7 @@ class LiveMemory:
         self._first = stage * settings.layers * len(settings.groups)
         self.pools = list(pools) or self._new_pools()
         self.former: list[torch.Tensor] = []
-        """Pools of before: their addresses are not given out again."""
+        """Earlier pools, kept so that their addresses are not used again."""
         self.weights = 0
         """The number of the model's weights."""
         self.prefixes: dict[int, dict[int, Prefix]] = {}

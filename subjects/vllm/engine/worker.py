@@ -46,9 +46,11 @@ class LiveWorker:
         config = find("vllm.config:set_current_vllm_config")(self.config)
         self.forward = LiveForward(self.memory, [], [0], [])
         self.dummy = True
-        with config, self.inside.functions(), in_place(self.connector):
-            find("vllm.v1.worker.gpu_worker:Worker").execute_dummy_batch(worker)
-        self.dummy = False
+        try:
+            with config, self.inside.functions(), in_place(self.connector):
+                find("vllm.v1.worker.gpu_worker:Worker").execute_dummy_batch(worker)
+        finally:
+            self.dummy = False
         return self.forward.stray
 
     def dummy_layers(self, metadata: Any, count: int) -> torch.Tensor:
