@@ -28,8 +28,8 @@ TOLERANCE = 0.001
 """Correct results differ by at most 1e-5 of the scale of the logits."""
 DAMAGES = (*PARTS, "first byte")
 """torch.load checks neither numbers nor models."""
-TOLERANCES = {("dtype", "bfloat16"): 0.05, ("dtype", "float16"): 0.02}
-"""Of most models that show no defect, controls differ by 0 to 0.015 with bfloat16, and to 0.002 with float16; in zamba to 0.011."""
+TOLERANCES = {("dtype", "bfloat16"): 0.08, ("dtype", "float16"): 0.02}
+"""Of most models that show no defect, controls differ by 0 to 0.015 with bfloat16, in olmo_hybrid to 0.066, and to 0.002 with float16, in zamba to 0.011."""
 GIVEN_TO_REFERENCE = ("first_layer", "dtype", "beams")
 DTYPES = ("float32", "bfloat16", "float16")
 EFFECTS = {
