@@ -23,6 +23,7 @@ from statecheck.campaign.tasks import (
     Event,
     Explore,
     Replay,
+    RunCanary,
     SearchEnded,
     Setting,
     Task,
@@ -200,6 +201,9 @@ class WorkerHandle:
             limit, what = limits.CAMPAIGN_START, "a worker was not ready"
         elif self.task is None:
             return None
+        elif isinstance(self.task, RunCanary):
+            # It sends nothing until it ends, writes a report, and calls no function of the subject, which the user's limit is for.
+            limit, what = max(time_limit, limits.CALL) + BEAT_SECONDS, "no answer"
         elif self._searches:
             limit, what = time_limit + BEAT_SECONDS, "no answer"
         else:

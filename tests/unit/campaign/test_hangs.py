@@ -13,7 +13,16 @@ import pytest
 from statecheck.campaign.pool import Gpu, WorkerHandle
 from statecheck.campaign.record import CampaignRecord, CorpusRecord
 from statecheck.campaign.summary import verdict
-from statecheck.campaign.tasks import CallBegan, Explore, Explored, Replay, Replayed, SearchEnded
+from statecheck.campaign.tasks import (
+    CallBegan,
+    Explore,
+    Explored,
+    Replay,
+    Replayed,
+    RunCanary,
+    SearchEnded,
+    Task,
+)
 from statecheck.util import limits
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT
@@ -29,26 +38,34 @@ def code_of(record: CampaignRecord) -> int:
 # A silent worker.
 
 
+@pytest.mark.parametrize(
+    ("task", "time_limit"),
+    [
+        (Explore(EXACT, 1, 1), 30.0),
+        # The limit of the subject's calls is none of the canary's.
+        (RunCanary("canary"), 0.5),
+    ],
+)
 def test_time_in_which_the_coordinator_or_the_worker_did_not_run_does_not_count(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, task: Task, time_limit: float
 ) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     process = SimpleNamespace(pid=1, seconds_without_core=0.0)
     pipe = SimpleNamespace(send=lambda task: None)
     worker = WorkerHandle(cast(Any, process), cast(Any, pipe), Gpu(""), ready=True)
-    worker.assign(Explore(EXACT, 1, 1))
+    worker.assign(task)
     now += 600.0
-    assert worker.overdue(30.0) is None
+    assert worker.overdue(time_limit) is None
     for _ in range(600):
         now += 0.5
         process.seconds_without_core += 0.49
-        assert worker.overdue(30.0) is None
+        assert worker.overdue(time_limit) is None
     process.seconds_without_core = 0.0  # as of a process that has ended
-    assert worker.overdue(30.0) is None
+    assert worker.overdue(time_limit) is None
     for _ in range(60):
         now += 0.5
-        lost = worker.overdue(30.0)
+        lost = worker.overdue(time_limit)
     assert lost is not None
     assert (lost.why, lost.from_outside) == ("no answer within 30.2 s", False)
 
