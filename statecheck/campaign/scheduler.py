@@ -229,7 +229,7 @@ def last_verdicts(plan: Plan) -> dict[str, str]:
 # The first pass.
 
 FIRST_EXAMPLES = 9
-"""The most examples of a property in the first pass. With ten or more, Hypothesis draws simple examples first, which find a fifth as many defects."""
+"""The most examples of a property in the first pass."""
 _LEAST_PATIENCE = 0.5
 _TURNS = 4
 """How often a property is tried in the first pass that its time was too short for."""

@@ -15,14 +15,16 @@ from hypothesis import HealthCheck, Phase, settings
 from statecheck.execution.private.hypothesis import (
     leave_out_own_constants,
     make_no_mutations,
+    make_no_short_examples,
     read_no_composites,
 )
 
 
 def register() -> None:
-    """Make the profiles known to Hypothesis, and have it draw no constants of the harness, and no mutations."""
+    """Make the profiles known to Hypothesis, and have it draw no constants of the harness, no mutations and no short examples."""
     leave_out_own_constants()
     make_no_mutations()
+    make_no_short_examples()
     read_no_composites()
     # Settings inherit from the profile that is loaded, which may be the one without a database.
     base = settings(

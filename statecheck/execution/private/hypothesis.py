@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from hypothesis import core as _core
 from hypothesis import settings
 from hypothesis.control import current_build_context
 from hypothesis.errors import StopTest, UnsatisfiedAssumption
+from hypothesis.internal.conjecture.data import Overrun
 from hypothesis.internal.conjecture.engine import ConjectureRunner
 from hypothesis.internal.entropy import RANDOMS_TO_MANAGE
 from hypothesis.stateful import run_state_machine_as_test
@@ -19,6 +21,11 @@ from hypothesis.strategies._internal import core as strategies
 
 from statecheck.rooms import FOLDER, PACKAGE
 
+try:
+    from hypothesis.internal.conjecture import choice
+except ImportError:
+    # Versions that draw bytes.
+    choice = None  # type: ignore[assignment]
 try:
     from hypothesis.internal.conjecture import providers
 except ImportError:
@@ -30,6 +37,7 @@ __all__ = [
     "MADE_FOR",
     "leave_out_own_constants",
     "make_no_mutations",
+    "make_no_short_examples",
     "read_no_composites",
     "run_machine",
     "states_kept_once",
@@ -161,6 +169,32 @@ def make_no_mutations() -> None:
     """
     if hasattr(ConjectureRunner, _MUTATE):
         setattr(ConjectureRunner, _MUTATE, lambda runner, data: None)
+
+
+_TRY = "cached_test_function"
+
+
+def make_no_short_examples() -> None:
+    """Have Hypothesis not keep the first examples of a search short, in this process.
+
+    For the first tenth of a search, it draws the beginning of an input and tries it with the simplest rest. If that is an example, a second
+    input has at most five times as many choices. Scenarios and batches grow with their first choices, so most of these inputs
+    end before a function is called (docs/tried-for-speed.md). Hypothesis gives up after five beginnings whose simplest rest is
+    no example: here no simplest rest is tried. Versions without these templates go on as they do.
+    """
+    tries: Any = getattr(ConjectureRunner, _TRY, None)
+    if choice is None or tries is None or hasattr(tries, "__wrapped__"):
+        return
+    simplest_rest = choice.ChoiceTemplate("simplest", count=None)
+
+    @wraps(tries)
+    def try_choices(runner: Any, choices: Sequence[Any], **options: Any) -> Any:
+        # The simplest input of all has no beginning, and the shrinker, which takes simplest rests too, has a phase of its own.
+        if len(choices) > 1 and choices[-1] == simplest_rest and runner._current_phase == "generate":
+            return Overrun
+        return tries(runner, choices, **options)
+
+    setattr(ConjectureRunner, _TRY, try_choices)
 
 
 class _OthersFiles:
