@@ -474,7 +474,32 @@ def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     return left_out
 
 
+def _preempted_behind_its_row(s: RecordedScenario) -> bool:
+    """Whether the wrong block became one that may be hit in a step in which a request of its tokens was preempted, and that no row of these tokens came to."""
+    count, hits = (
+        s.wrong["tokens"],
+        [{(group, block, there) for group, block, _, there in step["published"]} for step in s.returned],
+    )
+    there = (s.wrong.get("group"), s.wrong.get("block"), count)
+    since = len(hits) - sum(1 for _ in itertools.takewhile(lambda found: there in found, reversed(hits)))
+    if since == len(hits):
+        return False
+    rows, of_block = s.steps[since], s.tokens.get(s.request, ())[:count]
+    alike = [name for name, tokens in s.tokens.items() if tokens[:count] == of_block]
+    taken_back = set(s.returned[since]["preempted"]).intersection(alike).difference(rows)
+    comes_to = (
+        row["computed"] < count <= row["computed"] + row["tokens"]
+        for name, row in rows.items()
+        if name in alike
+    )
+    return bool(taken_back) and not any(comes_to)
+
+
 ENGINES: Mapping[str, Condition] = {
+    "preempted_behind_its_row": of_scenario(
+        lambda s: bool(s.settings["priorities"]) and s.settings["prefix_caching"],
+        lambda s: s.law == "published" and _preempted_behind_its_row(s),
+    ),
     "accepted_count_of_another_row": of_scenario(_moves_counts, lambda s: s.found_own and _rows_moved(s)),
     "first_token_of_gdn_in_an_engine": of_scenario(
         lambda s: "gdn" in s.settings["kinds"], lambda s: bool(s.wrong["tokens"] == 0)

@@ -37,6 +37,7 @@ _USUAL = {
     "replayssm_buffer_len": 0,
     "stages": 1,
     "dummy_batches": False,
+    "priorities": (),
 }
 
 

@@ -504,6 +504,17 @@ SITUATIONS: Mapping[str, LiveStory] = {
             LiveAdd(9, max_tokens=12),
         ),
     ),
+    "a request of higher priority, for which a running request gives up its blocks behind its row": LiveStory(
+        LiveWorld(num_blocks=11, max_num_seqs=3, priorities=(2, 1, 0)),
+        (
+            LiveAdd(7, max_tokens=12),
+            _STEP,
+            LiveAdd(5, max_tokens=12),
+            LiveTurns(times=3),
+            LiveAdd(1, max_tokens=12),
+            LiveTurns(times=3),
+        ),
+    ),
     "a pause while a step with drafts is in flight, which are rejected": LiveStory(
         _OVERLAPPED, (LiveAdd(2, max_tokens=6), _STEP, _STEP, LiveSleep(level=0))
     ),
