@@ -22,7 +22,7 @@ needs_release = [
         not PYTHON.exists(), reason=f"statecheck fuzz --sglang {RELEASE} makes the environment"
     ),
 ]
-EXAMPLES = 120
+EXAMPLES = 360
 """Of a configuration; each situation comes up in some of so many, whatever the seed."""
 OTHERS = {
     "radix-engine/no-buffer": (STOPPED,),

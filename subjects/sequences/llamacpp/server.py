@@ -220,8 +220,9 @@ class ServerContext:
             found["reuse: tokens behind others were reused"] += beyond and bool(self.features.get("reuse"))
         processed = int(timings.get("prompt_n", len(prompt)))
         self._note_reuse(sequence, number, processed, cache_prompt=cache_prompt)
-        again = self.kept.get(number) == len(prompt)
-        self.kept[number] = len(prompt) if processed > AGAIN or again else 0
+        # Where a request went on from a state, an earlier checkpoint may be nearer than `checkpoint_min_step`, and a new one is not promised.
+        keeps = (processed > AGAIN and reused == 0) or self.kept.get(number) == len(prompt)
+        self.kept[number] = len(prompt) if keeps else 0
         # The last token that was chosen is not processed; behind a stop token, drafts may have been.
         held_now = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
         behind = int(answer.get("tokens_cached", 0)) > len(held_now)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from subjects.sequences.llamacpp.architectures import architectures
+from subjects.sequences.llamacpp.server import ServerContext
 from tests.adapters.sequences.libraries import libraries
 from tests.helpers.processes import run_fresh
 
@@ -47,6 +48,28 @@ def test_a_library_that_cannot_be_loaded_is_refused_with_the_loaders_reason(
         ValueError, match=r"but should be a library of llama\.cpp .*: OSError: .*file too short"
     ):
         architectures()
+
+
+@pytest.mark.parametrize(
+    ("requests", "noted"),
+    [
+        # Lengths of prompts, tokens that were processed.
+        (((6, 6), (6, 5)), True),
+        # The checkpoint of the first one is one token before that of the second one.
+        (((5, 5), (6, 5), (6, 5)), False),
+    ],
+)
+def test_a_prompt_that_comes_again_is_held_to_a_checkpoint_with_no_earlier_one_near(
+    monkeypatch: pytest.MonkeyPatch, requests: tuple[tuple[int, int], ...], noted: bool
+) -> None:
+    context = ServerContext(None, 1, {"checkpoints": 32})
+    for length, processed in requests:
+        context.tokens[0] = [1] * length
+        timings = {"prompt_n": processed, "cache_n": length - processed}
+        answer = {"id_slot": 0, "timings": timings, "tokens": [1, 1, 1]}
+        monkeypatch.setattr(context, "post", lambda path, body, answer=answer: answer)
+        context.complete(0, 3)
+    assert (0 in context.reused) is noted
 
 
 _SERVER = """
