@@ -7,6 +7,7 @@ pytest controls.py
 import pytest
 from test_copied_before_it_is_loaded import SyncConnector  # noqa: F401 - vLLM looks for it by its name
 from test_pause_before_the_result_of_a_step import computed_by_the_runner
+from test_preempted_behind_its_row import preempted_in_a_step
 from test_preempted_by_a_reset_with_a_store import behind_a_reset
 from test_retry_of_a_failed_load import AsyncConnector  # noqa: F401
 from test_second_reset_before_a_step import reset_twice
@@ -151,3 +152,9 @@ def test_preempted_by_a_reset_with_a_store_behind_a_step(make_engine, monkeypatc
 
 def test_token_of_a_stage_without_a_pause(make_engine, monkeypatch):
     assert taken_in_before_the_decode(make_engine, monkeypatch, pause=False) == [[7]]
+
+
+def test_preempted_without_priorities(make_engine):
+    output, filled, hit = preempted_in_a_step(make_engine, policy="fcfs")
+    assert list(output.num_scheduled_tokens) == ["victim"]
+    assert hit == filled
