@@ -194,9 +194,16 @@ def test_the_pending_case_of_a_known_defect_of_a_dead_worker_is_no_finding(tmp_p
             actor.die(-9)
         actor.passes(task)
 
-    record, _ = campaign(tmp_path, dies, only=ROUNDS_UP, budget=0.5)
+    # On a slow machine the second try may not end within half a second.
+    for budget in (0.5, 4.0, 32.0):
+        folder = tmp_path / str(budget)
+        folder.mkdir()
+        record, _ = campaign(folder, dies, only=ROUNDS_UP, budget=budget)
+        statuses = [row.status for row in record.properties]
+        if statuses != ["not finished"]:
+            break
     assert record.buckets == []
-    assert [row.status for row in record.properties] == ["known"]
+    assert statuses == ["known"]
 
 
 @pytest.mark.parametrize(
