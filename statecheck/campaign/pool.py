@@ -202,8 +202,9 @@ class WorkerHandle:
         elif self.task is None:
             return None
         elif isinstance(self.task, RunCanary):
-            # It sends nothing until it ends, writes a report, and calls no function of the subject, which the user's limit is for.
-            limit, what = max(time_limit, limits.CALL) + BEAT_SECONDS, "no answer"
+            # The canary sends nothing until its end, and writes a report. The user's limit is for functions of the subject.
+            more = BEAT_SECONDS if self._searches else limits.OTHER_WORK
+            limit, what = max(time_limit, limits.CALL) + more, "no answer"
         elif self._searches:
             limit, what = time_limit + BEAT_SECONDS, "no answer"
         else:

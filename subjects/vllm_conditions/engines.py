@@ -475,7 +475,7 @@ def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
 
 
 def _preempted_behind_its_row(s: RecordedScenario) -> bool:
-    """Whether the wrong block became one that may be hit in a step in which a request of its tokens was preempted, and that no row of these tokens came to."""
+    """Whether the wrong block became one that may be hit in a step in which a request of its tokens was preempted, while no row of these tokens came to its end."""
     count, hits = (
         s.wrong["tokens"],
         [{(group, block, there) for group, block, _, there in step["published"]} for step in s.returned],

@@ -66,7 +66,7 @@ def hunt(
     """The first failure of the subject on the CPU within `max_examples` examples of the property, if there is one.
 
     Hypothesis draws numbers that stand in loaded sources, so that the same seed means other examples where other modules are
-    loaded: what is not found with it is looked for with the next ones, and as in a campaign without the sanitizer where it hides what is behind its findings.
+    loaded: what is not found with it is looked for with the next ones. Where declared findings of the sanitizer end examples, a seed is tried again without it, as in a campaign.
     """
     latest, failing = dict[str, object](), dict[str, object]()
 

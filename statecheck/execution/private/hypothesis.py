@@ -183,9 +183,10 @@ def make_no_short_examples() -> None:
     no example: here no simplest rest is tried. Versions without these templates go on as they do.
     """
     tries: Any = getattr(ConjectureRunner, _TRY, None)
-    if choice is None or tries is None or hasattr(tries, "__wrapped__"):
+    template = getattr(choice, "ChoiceTemplate", None)
+    if template is None or tries is None or hasattr(tries, "__wrapped__"):
         return
-    simplest_rest = choice.ChoiceTemplate("simplest", count=None)
+    simplest_rest = template("simplest", count=None)
 
     @wraps(tries)
     def try_choices(runner: Any, choices: Sequence[Any], **options: Any) -> Any:

@@ -221,7 +221,8 @@ class ServerContext:
         processed = int(timings.get("prompt_n", len(prompt)))
         self._note_reuse(sequence, number, processed, cache_prompt=cache_prompt)
         # Where a request went on from a state, an earlier checkpoint may be nearer than `checkpoint_min_step`, and a new one is not promised.
-        keeps = (processed > AGAIN and reused == 0) or self.kept.get(number) == len(prompt)
+        promised = reused == 0 or self.features.get("checkpoint_step", 0) == 1
+        keeps = (processed > AGAIN and promised) or self.kept.get(number) == len(prompt)
         self.kept[number] = len(prompt) if keeps else 0
         # The last token that was chosen is not processed; behind a stop token, drafts may have been.
         held_now = [*prompt, *(int(token) for token in answer["tokens"][:-1])]

@@ -51,18 +51,19 @@ def test_a_library_that_cannot_be_loaded_is_refused_with_the_loaders_reason(
 
 
 @pytest.mark.parametrize(
-    ("requests", "noted"),
+    ("step", "requests", "noted"),
     [
         # Lengths of prompts, tokens that were processed.
-        (((6, 6), (6, 5)), True),
-        # The checkpoint of the first one is one token before that of the second one.
-        (((5, 5), (6, 5), (6, 5)), False),
+        (8192, ((6, 6), (6, 5)), True),
+        # The checkpoint of the first prompt is one token before that of the second one.
+        (8192, ((5, 5), (6, 5), (6, 5)), False),
+        (1, ((5, 5), (6, 5), (6, 5)), True),
     ],
 )
 def test_a_prompt_that_comes_again_is_held_to_a_checkpoint_with_no_earlier_one_near(
-    monkeypatch: pytest.MonkeyPatch, requests: tuple[tuple[int, int], ...], noted: bool
+    monkeypatch: pytest.MonkeyPatch, step: int, requests: tuple[tuple[int, int], ...], noted: bool
 ) -> None:
-    context = ServerContext(None, 1, {"checkpoints": 32})
+    context = ServerContext(None, 1, {"checkpoints": 32, "checkpoint_step": step})
     for length, processed in requests:
         context.tokens[0] = [1] * length
         timings = {"prompt_n": processed, "cache_n": length - processed}
