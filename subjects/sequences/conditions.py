@@ -434,9 +434,11 @@ def _beside_longer_prompts(arguments: Mapping[str, Any]) -> bool:
 
 
 def requests_at_once(case: Case) -> bool:
-    """Requests for several sequences at the same time."""
+    """Requests for several sequences at the same time, or for a sequence and another request of a server."""
     return any(
-        name == "extend" and len(arguments["rows"]) > 1 and arguments["features"].get("at_once")
+        name == "extend"
+        and arguments["features"].get("at_once")
+        and len(arguments["rows"]) + (arguments["features"].get("between", "nothing") != "nothing") > 1
         for name, arguments, _ in _operations(case)
     )
 

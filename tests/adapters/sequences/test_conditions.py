@@ -206,6 +206,19 @@ FIVE, SIX = prompt(0, 1, 2, 3, 4, 5), prompt(0, 1, 2, 3, 4, 5, 6)
 
 
 @pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        (AT_ONCE, True),
+        (prompt(0, 1, 2, at_once=True, between="image"), True),
+        (prompt(0, 1, 2, at_once=True), False),
+        (prompt(0, 1, 2, between="image"), False),
+    ],
+)
+def test_a_request_between_others_may_come_at_the_same_time(operation: Operation, expected: bool) -> None:
+    assert holds("history:requests-at-once", operation) is expected
+
+
+@pytest.mark.parametrize(
     ("operations", "slots", "expected"),
     [
         ((ONE, LONGER, OTHER, LIKE), 1, True),
