@@ -178,8 +178,8 @@ def make_no_short_examples() -> None:
     """Have Hypothesis not keep the first examples of a search short, in this process.
 
     For the first tenth of a search, it draws the beginning of an input and tries it with the simplest rest. If that is an example, a second
-    input has at most five times as many choices. Scenarios and batches grow with their first choices, so most of these inputs
-    end before a function is called (docs/tried-for-speed.md). Hypothesis gives up after five beginnings whose simplest rest is
+    input has at most five times as many choices. Scenarios and batches grow with their first choices, so many of these inputs
+    end before a function is called; docs/tried-for-speed.md has what it costs. Hypothesis gives up after five beginnings whose simplest rest is
     no example: here no simplest rest is tried. Versions without these templates go on as they do.
     """
     tries: Any = getattr(ConjectureRunner, _TRY, None)
