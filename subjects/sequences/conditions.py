@@ -245,17 +245,15 @@ def several_rows(case: Case) -> bool:
 def shared_tokens_behind_the_lowest(case: Case) -> bool:
     """Tokens were processed once for several sequences, of which the last is not the lowest.
 
-    The first token of sequences is wrong with two lower ones only: no decay shows in a state of zeros, and what is written behind a table
-    reaches another one from the second row on.
+    The first token of two sequences is mostly right: no decay shows in a state of zeros. What is written behind a table may reach what it computes.
     """
-    for number, (name, arguments, happened) in enumerate(_operations(case)):
-        if name == "extend" and happened and _features(arguments).get(SHARED_TOKENS):
-            *_, (last, count) = rows = _rows(arguments)
-            lower = sum(sequence < last for sequence, _ in rows)
-            tokens = count + _lengths(case, number).get((arguments["context"], last), 0)
-            if lower > 1 or (lower == 1 and tokens > 1):
-                return True
-    return False
+    return any(
+        name == "extend"
+        and happened
+        and bool(_features(arguments).get(SHARED_TOKENS))
+        and (sequences := [sequence for sequence, _ in _rows(arguments)])[-1] > min(sequences)
+        for name, arguments, happened in _operations(case)
+    )
 
 
 def pending_copy(case: Case) -> bool:
