@@ -10,7 +10,7 @@ tokens that were before the window already when its last step began. Source: the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -18,10 +18,10 @@ from typing import Any
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.known_states import KnownStates, LiveRequest, tokens_in_words
 from oracle.lifecycle.named_states import UNKNOWN
-from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Owner, Stored
+from oracle.lifecycle.observed import Decided, ForwardRow, GroupAccess, ObservedStep, Owner, Place, Stored
 from oracle.lifecycle.owners import broken_by_owners
 from oracle.lifecycle.pools import broken_by_pools
-from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves
+from oracle.lifecycle.transfers import broken_by_loads, broken_by_saves, places_written
 
 
 @dataclass
@@ -57,6 +57,10 @@ class LiveLaws:
     """Slots behind the step before that a load from host memory might have taken."""
     _begun: dict[str, int] = field(default_factory=dict)
     """By request, the tokens that were computed when its last step began; none where it has begun again since."""
+    _batches: list[set[int]] = field(default_factory=list)
+    """Of the latest batches with rows, the blocks that each wrote: at least of those in flight."""
+    _loading_before: Mapping[Place, str] = field(default_factory=dict)
+    """The request of each place that was being loaded behind the step before."""
 
     @property
     def requests(self) -> dict[str, LiveRequest]:
@@ -430,8 +434,17 @@ class LiveLaws:
         """What a connector loads and saves."""
         if seen.transfers is None:
             return
-        yield from broken_by_loads(seen, self.block_sizes[0])
-        yield from broken_by_saves(seen, self.block_sizes[0])
+        page = self.block_sizes[0]
+        in_flight = {
+            block for batch in self._batches[len(self._batches) - seen.in_flight :] for block in batch
+        }
+        yield from broken_by_loads(seen, page, self._loading_before, in_flight)
+        self._loading_before = seen.transfers.loading_after
+        if seen.scheduled:
+            # No more of them are in flight than there were before, and this.
+            written = {block for row in seen.rows for _, block in places_written(row, page)}
+            self._batches = [*self._batches[len(self._batches) - seen.in_flight :], written]
+        yield from broken_by_saves(seen, page)
         for arrived in seen.transfers.arrived:
             yield from self._contents("loaded", "which was loaded", arrived)
         for saved in seen.transfers.saved:

@@ -170,6 +170,7 @@ class ObservedStep:
         ended: requests that came to their end in the step, and were not aborted; none where the adapter does not say.
         first_host_block: of an engine that loads from host memory what may be hit, the number of the first block there.
         room: of such an engine, slots of states behind the step that are free, or have a prefix that nothing uses.
+        in_flight: batches with rows that ran before the step, and whose outputs had not come when it was scheduled.
     """
 
     scheduled: Mapping[str, Decided] = field(default_factory=dict)
@@ -192,3 +193,4 @@ class ObservedStep:
     ended: Sequence[str] = ()
     first_host_block: int | None = None
     room: int = 0
+    in_flight: int = 0

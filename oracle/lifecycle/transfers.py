@@ -1,19 +1,28 @@
 """The laws of blocks that a connector loads and saves, on plain values.
 
 A block that is being loaded belongs to the request that it is loaded for: until the scheduler knows that the load is done, no row
-of that request runs, no other request reads or writes the block, it may not be hit, and it is neither freed nor given away. A block that
+of that request runs, no other request reads or writes the block, it may not be hit, and it is neither freed nor given away. A load that
+runs beside steps is not ordered with them, so that it begins in no block that a step in flight writes. A block that
 is being saved is not written before that is done, and is counted as in use until then. What is saved as k tokens of a request is
 the state after exactly these, and so is what a request begins behind that was loaded as c tokens, in every layer and group. Source: the interface `KVConnectorBase_V1`, and the semantic invariant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from oracle.lifecycle.broken_laws import Broken
 from oracle.lifecycle.observed import ForwardRow, ObservedStep, Place
 
 
-def broken_by_loads(seen: ObservedStep, page: int) -> Iterator[Broken]:
-    """What breaks the law of blocks that are being loaded; `page` is how many tokens an attention block has."""
+def broken_by_loads(
+    seen: ObservedStep, page: int, before: Mapping[Place, str], in_flight: Collection[int]
+) -> Iterator[Broken]:
+    """What breaks the law of blocks that are being loaded.
+
+    Args:
+        page: tokens of an attention block.
+        before: places that were being loaded behind the step before, and for which request.
+        in_flight: blocks that batches in flight write, in whichever group.
+    """
     moved = seen.transfers
     assert moved is not None
     for row in seen.rows:
@@ -24,9 +33,12 @@ def broken_by_loads(seen: ObservedStep, page: int) -> Iterator[Broken]:
                 "should wait",
                 {"request": row.request},
             )
-        for place in sorted(_places_read(row) | _places_written(row, page)):
+        for place in sorted(_places_read(row) | places_written(row, page)):
             if moved.loading.get(place, row.request) != row.request:
                 yield _of_loading_block(f"the forward of {row.request} uses", place, moved.loading[place])
+    for place, name in {**moved.loading, **moved.loading_after}.items():
+        if place[1] in in_flight and before.get(place) != name:
+            yield _of_loading_block("a step in flight writes", place, name)
     owned = {(name, (group, block)) for name, group, _, block in seen.owners_after}
     for place, name in moved.loading_after.items():
         if (name, place) not in owned:
@@ -41,7 +53,7 @@ def broken_by_saves(seen: ObservedStep, page: int) -> Iterator[Broken]:
     moved = seen.transfers
     assert moved is not None
     for row in seen.rows:
-        for group, block in sorted(_places_written(row, page) & moved.saving):
+        for group, block in sorted(places_written(row, page) & moved.saving):
             yield (
                 "saved",
                 f"the forward of {row.request} writes to block {block} of group {group}, which is being saved",
@@ -83,6 +95,7 @@ def _places_read(row: ForwardRow) -> set[Place]:
     }
 
 
-def _places_written(row: ForwardRow, page: int) -> set[Place]:
+def places_written(row: ForwardRow, page: int) -> set[Place]:
+    """Where a row writes; `page` is how many tokens an attention block has."""
     pages = {(0, slot // page) for slot in row.slots}
     return pages | {(access.group, block) for access in row.groups for block in access.written}

@@ -474,8 +474,28 @@ def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     return left_out
 
 
+def _gave_blocks_behind_its_row(s: RecordedScenario, number: int, name: str) -> bool:
+    """Whether in that step a request of higher priority got a block for a row that stands behind the place of `name` among those that run."""
+    added = [call.named["id"] for call in s.case.calls if call.function == "LiveEngine.add_request"]
+    priorities = s.settings["priorities"]
+    rank = {other: (priorities[at % len(priorities)], at) for at, other in enumerate(added)}
+    begun = {
+        other: at for at, step in enumerate(s.steps[:number]) for other, row in step.items() if row["begins"]
+    }
+    had = {(owner, block) for owner, _, _, block in s.returned[number - 1]["owners"]} if number else set()
+    took = {owner for owner, _, _, block in s.returned[number]["tables"] if (owner, block) not in had}
+    following = (other for other, row in s.steps[number].items() if not row["begins"])
+    return any(
+        rank[other] < rank[name] and other in took and begun.get(other, 0) >= begun.get(name, 0)
+        for other in following
+    )
+
+
 def _preempted_behind_its_row(s: RecordedScenario) -> bool:
-    """Whether the wrong block became one that may be hit in a step in which a request of its tokens was preempted, while no row of these tokens came to its end."""
+    """Whether the wrong block became one that may be hit in a step in which a request of its tokens gave up its blocks for the row of another one, while no row of these tokens came to its end.
+
+    A request that gives up its blocks for itself got none in the step, and leaves none that may be hit since then.
+    """
     count, hits = (
         s.wrong["tokens"],
         [{(group, block, there) for group, block, _, there in step["published"]} for step in s.returned],
@@ -492,7 +512,8 @@ def _preempted_behind_its_row(s: RecordedScenario) -> bool:
         for name, row in rows.items()
         if name in alike
     )
-    return bool(taken_back) and not any(comes_to)
+    gave = (_gave_blocks_behind_its_row(s, since, name) for name in taken_back)
+    return any(gave) and not any(comes_to)
 
 
 ENGINES: Mapping[str, Condition] = {

@@ -218,18 +218,27 @@ def updated(connector: str, *calls: str) -> Case:
     )
 
 
-def taken_back(tokens: int = 8, preempted: tuple[str, ...] = ("r0",), before: Any = (), **more: Any) -> Case:
-    """A step that preempts requests; r0, whose row it was, has no other, and behind the step a block may be hit as `tokens` of r0."""
-    chosen: dict[str, Any] = {"law": "published", "rows": (PROMPT, (4, 1, 0, False)), "group": 1, "request": "r0", "priorities": (1, 0)}  # fmt: skip
+def taken_back(
+    tokens: int = 8,
+    preempted: tuple[str, ...] = ("r0",),
+    before: Any = (),
+    took: int = 4,
+    first: str = "r0",
+    **more: Any,
+) -> Case:
+    """A step that preempts requests; r0, whose row it was, has no other, r1 has a row and block `took`, and behind the step a block may be hit as `tokens` of r0. `first` began first."""
+    chosen: dict[str, Any] = {"law": "published", "rows": (PROMPT, PROMPT, (4, 1, 0, False)), "group": 1, "request": "r0", "priorities": (1, 0)}  # fmt: skip
     case = ends_with(NOBODYS, tokens=tokens, **chosen | more)
     add = call("LiveEngine.add_request", id="r0", prompt=tuple(range(20, 32)), max_tokens=9)
     wrong = case.actual[-1]
     assert isinstance(wrong, Returned)
     given: dict[str, Any] = dict(wrong.value.fields)
     *said, about = given["findings"][0]
-    shown: dict[str, Any] = {"preempted": preempted, "published": ((1, 5, "r0", tokens),), "findings": ((*said, about | {"block": 5}),)}  # fmt: skip
-    steps = ({"scheduled": {}, "preempted": (), "published": before, "findings": ()}, given | shown)
-    ended = [Returned(record("LiveStep", **fields, outputs={})) for fields in steps]
+    shown: dict[str, Any] = {"preempted": preempted, "published": ((1, 5, "r0", tokens),), "findings": ((*said, about | {"block": 5}),), "tables": (("r1", 0, 1, took),)}  # fmt: skip
+    begins = dict(zip(("computed", "tokens", "drafts", "begins"), PROMPT, strict=True))
+    plain = {"preempted": (), "published": before, "findings": (), "owners": (("r1", 0, 0, 3),)}
+    begun = [plain | {"scheduled": {name: begins}} for name in (first, "r1" if first == "r0" else "r0")]
+    ended = [Returned(record("LiveStep", **fields, outputs={})) for fields in (*begun, given | shown)]
     return replace(case, steps=(case.steps[0], add, *case.steps[1:]), actual=(*[Returned(None)] * 3, *ended))
 
 
@@ -454,6 +463,9 @@ def goes_on_behind_a_pause(
         ("preempted_behind_its_row", taken_back(), True),
         ("preempted_behind_its_row", taken_back(priorities=()), False),
         ("preempted_behind_its_row", taken_back(preempted=("r1",)), False),
+        ("preempted_behind_its_row", taken_back(priorities=(0, 1)), False),
+        ("preempted_behind_its_row", taken_back(took=3), False),
+        ("preempted_behind_its_row", taken_back(first="r1"), False),
         ("preempted_behind_its_row", taken_back(before=((1, 5, "r0", 8),)), False),
         ("preempted_behind_its_row", taken_back(tokens=5, request="r1", preempted=("r1",)), False),
         ("resumed_with_a_short_rest", ends_with(OWN, rows=AGAIN, **MAMBA2), True),

@@ -103,3 +103,14 @@ def test_blocks_saved_but_not_written_and_blocks_not_read_break_nothing() -> Non
     moved(saving=frozenset({(1, 9)}))(seen)
     of_group(0, blocks=(6, 6))(seen)
     assert broken_by(seen) == []
+
+
+@pytest.mark.parametrize(("in_flight", "broken"), [(1, [("loading", place("r1", 0, 1))]), (0, [])])
+def test_a_load_begins_in_no_block_that_a_batch_in_flight_writes(in_flight: int, broken: list[Any]) -> None:
+    checker, loading = laws(), {(0, 1): "r1"}
+    checker.add("r1", (*PROMPT, 5))
+    checker.step(connected())
+    moves = Transfers(loading, loading, frozenset(), frozenset(), [], {})
+    seen = ObservedStep(owners_after=[("r1", 0, 0, 1)], references=[(1, 1)], free=6, transfers=moves)
+    seen.in_flight = in_flight
+    assert [(law, about) for law, _, _, about in [*checker.step(seen), *checker.step(seen)]] == broken

@@ -515,6 +515,17 @@ SITUATIONS: Mapping[str, LiveStory] = {
             LiveTurns(times=3),
         ),
     ),
+    "a request of higher priority, for which a running request gives up its blocks behind its row with a draft": LiveStory(
+        LiveWorld(num_blocks=14, max_num_seqs=3, num_spec=1, priorities=(2, 1, 0)),
+        (
+            LiveAdd(7, max_tokens=12),
+            _STEP,
+            LiveAdd(5, max_tokens=12),
+            LiveTurns(times=3),
+            LiveAdd(1, max_tokens=12),
+            LiveTurns(times=3),
+        ),
+    ),
     "a pause while a step with drafts is in flight, which are rejected": LiveStory(
         _OVERLAPPED, (LiveAdd(2, max_tokens=6), _STEP, _STEP, LiveSleep(level=0))
     ),
@@ -583,9 +594,16 @@ CONNECTED: Mapping[str, LiveStory] = {
         _LATE, (*_SAVED, _AGAIN, LiveTurns(), LiveAbort(), LiveAdd(12), LiveAdd(12))
     ),
     "a load that fails": LiveStory(replace(_LATE, failing_loads=(0,)), (*_SAVED, _AGAIN)),
+    "a load that fails, while another request loads its first block": LiveStory(
+        replace(_LATE, failing_loads=(0,)), (*_SAVED, _AGAIN, LiveAdd(1, shared=7, like=1))
+    ),
     "a load that fails where few blocks are free": LiveStory(
         replace(_PROMPTS, num_blocks=12, failing_loads=(0,)),
         (LiveAdd(20), LiveTurns(times=4), LiveAdd(2, shared=20)),
+    ),
+    "a request that goes away while its step is in flight, and a load that wants its blocks": LiveStory(
+        replace(_PROMPTS, num_blocks=12, async_scheduling=True),
+        (LiveAdd(9), _STEPS, LiveAdd(26, max_tokens=4), _STEPS, LiveAbort(), _AGAIN),
     ),
     "a request that is gone before its blocks are saved": LiveStory(
         LiveWorld(connector="async", saves_at_end=True, save_steps=(3,)),

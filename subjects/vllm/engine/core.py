@@ -254,6 +254,7 @@ class LiveEngine:
     def _step(self, seen: ObservedStep) -> bool:
         """Whether a batch was executed."""
         if self.scheduler.has_requests():
+            seen.in_flight = sum(before.total_num_scheduled_tokens > 0 for before, _ in self.in_flight)
             scheduled = self.scheduler.schedule()
             self._remember()
             seen.scheduled = self._decided(scheduled)

@@ -79,6 +79,7 @@ class LiveWorkerV1(LiveWorker):
     def initialize_again(self) -> None:
         module = importlib.import_module(_FIRST_RUNNER)
         config = find("vllm.config:set_current_vllm_config")(self.config)
+        self.former.append(self.runner.input_batch)
         with config, self.inside.functions(), without_collection(module):
             for caches in (with_groups_reversed(self.caches), self.caches):
                 self.runner._cleanup_profiling_kv_cache()

@@ -182,6 +182,7 @@ class LiveWorkerV2(LiveWorker):
     def initialize_again(self) -> None:
         module = importlib.import_module(f"{GPU_FOLDER}.cudagraph_utils")
         config = find("vllm.config:set_current_vllm_config")(self.config)
+        self.former.append(self.runner.block_tables)
         with config, self.inside.functions(), without_collection(module):
             caches = self.caches
             for self.caches in (with_groups_reversed(caches), caches):

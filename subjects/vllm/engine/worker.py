@@ -32,6 +32,8 @@ class LiveWorker:
         self.inside = Inside(settings)
         self.forward: LiveForward | None = None
         self.connector = worker_connector(config, caches)
+        self.former: list[Any] = []
+        """Block tables of earlier caches, kept so that their addresses are not used again."""
 
     dummy = False
     """Whether the batch is a dummy batch."""
