@@ -492,7 +492,7 @@ def _gave_blocks_behind_its_row(s: RecordedScenario, number: int, name: str) -> 
 
 
 def _preempted_behind_its_row(s: RecordedScenario) -> bool:
-    """Whether the wrong block became one that may be hit in a step in which a request of its tokens gave up its blocks for the row of another one, while no row of these tokens came to its end.
+    """Whether the wrong block became one that may be hit in a step in which a request of its tokens gave up its blocks for the row of another request, while no row of these tokens came to its end.
 
     A request that gives up its blocks for itself got none in the step, and leaves none that may be hit since then.
     """
