@@ -35,6 +35,7 @@ SEVERAL = "accepted drafts pass a boundary"
 HOST = "a request begins behind a state that only host memory had"
 SLEPT = "memory is lost, or weights are other ones, while requests run"
 STORED = "a request begins behind a state that came from a storage"
+UNREAD = "a read of the storage fails"
 STOPPED = "a request ends by its stop token"
 BATCH = "several requests run in a step"
 
@@ -205,6 +206,7 @@ class RadixMarks(Marks):
 
     def step(self, value: Record, alive: list[str]) -> None:  # noqa: ARG002 - of other engines
         self._loaded |= {*dict(value.fields).get("loaded", ())}
+        self.note(UNREAD, dict(value.fields).get("failed_reads"))
         rows: Mapping[str, Any] = dict(value["scheduled"])
         prefills = {name for name, row in rows.items() if row["tokens"] - row["drafts"] > 1 or row["begins"]}
         self.note(BATCH, len(rows) > 1)

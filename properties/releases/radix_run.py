@@ -15,6 +15,7 @@ from properties.strategies.releases.radix import (
     RadixStory,
     SecondPasses,
     SessionTurn,
+    StorageFails,
 )
 from statecheck.case.values import Record, Value
 from statecheck.execution.example import Example
@@ -56,6 +57,14 @@ class RadixRun(EngineRun):
             # Engines without a storage are not asked for one.
             storage: dict[str, Value] = {"storage": event.storage} if event.storage else {}
             self.call("delay_copies", to_host=event.to_host, from_host=event.from_host, **storage)
+        elif isinstance(event, StorageFails):
+            self.call(
+                "fail_storage",
+                pages=event.pages,
+                states=event.states,
+                saves=event.saves,
+                raises=event.raises,
+            )
         elif isinstance(event, OpenSession):
             self.open(event.streaming)
         elif isinstance(event, SessionTurn):

@@ -20,6 +20,7 @@ from properties.releases.marks import (
     PASSED,
     SLEPT,
     STORED,
+    UNREAD,
 )
 from properties.releases.radix_run import RadixRun
 from properties.strategies.releases.radix import (
@@ -45,6 +46,10 @@ _WIDE_PAGES = replace(
 _WIDE_CHUNKS = replace(_WIDE_PAGES, page_size=4, mamba_chunk_size=8, mamba_track_interval=16)
 _LAZY = replace(_OVERLAP, strategy="extra_buffer_lazy", max_mamba_cache_size=12)
 _MIXED = replace(_OVERLAP, mixed=True)
+# Two rows, and room for the keys of several requests, so that a request is preempted for a row and not for pages.
+_PRIORITIES = replace(_OVERLAP, max_running_requests=2, max_total_tokens=96, priorities=(0, 1, 2, 1))
+# Fewer checkpoints than prefixes, so that some are evicted.
+_CHECKPOINTS = replace(_OVERLAP, checkpoints=4)
 _SCARCE = replace(_OVERLAP, max_mamba_cache_size=10, max_total_tokens=36)
 # A request passes no two boundaries in two steps.
 _DRAFTS = replace(_OVERLAP, mamba_track_interval=8, num_draft_tokens=3)
@@ -105,6 +110,12 @@ CONFIGURATIONS = (
         "where a request gets its second slot when it comes to a boundary"),
     _radix("radix-engine/mixed", _MIXED, (MIXED,),
         "where decodes run in one batch with a chunk of another request's prompt"),
+    _radix("radix-engine/lazy-mixed", replace(_LAZY, mixed=True), (MIXED, BOUNDARY),
+        "where a request that comes to a boundary runs in one batch with a prompt, and gets no second slot"),
+    _radix("radix-engine/checkpoints", _CHECKPOINTS, (HIT,),
+        "where the tree keeps its states in a pool of their own (int8), from which a hit copies them"),
+    _radix("radix-engine/priorities", _PRIORITIES, (AGAIN,),
+        "where a request of a greater priority takes the row of a running one, which runs again later"),
     _radix("radix-engine/capped", _CAPPED, (CAPPED,),
         "where the tree drops states of a path that has more than two, but those that are copied to host memory"),
     _radix("radix-engine/side-states-tree", _SIDE_STATES, (HIT,),
@@ -129,9 +140,9 @@ CONFIGURATIONS = (
         "where prefixes are copied to host memory when they are evicted"),
     _radix("radix-engine/write-selective", replace(_SCARCE, host_policy="write_through_selective"), (HOST,),
         "where prefixes are copied to host memory at their second hit"),
-    _radix("radix-engine/storage-tokens", _STORAGE, (STORED,),
+    _radix("radix-engine/storage-tokens", _STORAGE, (STORED, UNREAD),
         "where prefixes are saved in a storage behind host memory, under keys of their tokens, and loaded from it"),
-    _radix("radix-engine/storage-pages", replace(_STORAGE, page_size=4), (STORED,),
+    _radix("radix-engine/storage-pages", replace(_STORAGE, page_size=4), (STORED, UNREAD),
         "where the storage has pages of several tokens, of which the last one alone has a state"),
     _radix("radix-engine/few-states", _FEW_STATES, (FULL,),
         "where prefixes fill all slots of states while most slots of keys are free"),

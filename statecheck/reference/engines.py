@@ -27,6 +27,7 @@ _HAPPENS = {
         "close_session",
         "second_passes",
         "delay_copies",
+        "fail_storage",
         "sleep",
         "update_weights",
     ),

@@ -90,6 +90,8 @@ class RadixWorld:
     kind: str = "gdn"
     mamba_chunk_size: int = 4
     side_states: bool = False
+    priorities: tuple[int, ...] = ()
+    checkpoints: int = 0
     max_model_len: ClassVar[int] = LONGEST
     items: ClassVar[tuple[tuple[int, int], ...]] = ()
 
@@ -134,6 +136,19 @@ class LateCopies:
 
 
 @dataclass(frozen=True)
+class StorageFails:
+    """That many reads of a page, reads of a state and saves of the storage succeed, and the next one of each fails; none does with -1.
+
+    A failed read raises an error with `raises`; otherwise it finds nothing.
+    """
+
+    pages: int = -1
+    states: int = -1
+    saves: int = -1
+    raises: bool = False
+
+
+@dataclass(frozen=True)
 class OpenSession:
     """A session begins. Each turn of a streaming one continues the last that finished; the others branch."""
 
@@ -175,7 +190,7 @@ class SecondPasses:
     """The engine's clock goes on, so that it looks for closed sessions."""
 
 
-RadixEvent = LiveEvent | LateCopies | OpenSession | SessionTurn | CloseSession | SecondPasses
+RadixEvent = LiveEvent | LateCopies | StorageFails | OpenSession | SessionTurn | CloseSession | SecondPasses
 
 
 @dataclass(frozen=True)
@@ -384,6 +399,16 @@ def _late_copies(world: RadixWorld) -> st.SearchStrategy[LateCopies]:
     return st.builds(LateCopies, late, late, late if world.storage_policy else st.just(0))
 
 
+def _storage_fails() -> st.SearchStrategy[StorageFails]:
+    """One of the next reads or saves fails."""
+    next_call = st.integers(0, 6)
+    return st.one_of(
+        st.builds(StorageFails, states=st.integers(0, 1), raises=st.booleans()),
+        st.builds(StorageFails, pages=next_call, raises=st.booleans()),
+        st.builds(StorageFails, saves=next_call),
+    )
+
+
 def _stopped(event: LiveEvent, stop_after: int) -> LiveEvent:
     """The event; a request that comes in has a stop token."""
     return replace(event, stop_after=stop_after) if isinstance(event, LiveAdd) and stop_after else event
@@ -393,7 +418,8 @@ def _events(world: RadixWorld) -> st.SearchStrategy[RadixEvent]:
     """Events that may come next, most of them plain."""
     usual = [st.builds(_stopped, live_events(world.num_spec), _STOPS)] * 7
     late: list[st.SearchStrategy[RadixEvent]] = [_late_copies(world)] * bool(world.host_policy)
-    late += [st.builds(LiveReset, st.just(False))] * bool(world.storage_policy)
+    if world.storage_policy:
+        late += [st.builds(LiveReset, st.just(False)), _storage_fails()]
     return st.one_of(*usual, st.builds(LivePause, retract=st.booleans()), *late)
 
 
@@ -567,12 +593,19 @@ def _prefixes_in_storage(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEven
     """Prefixes are saved in the storage; the cache is emptied, and they come back, whole and in part, while others are saved."""
 
     def of(
-        late: LateCopies, owns: list[int], most: int, back: list[tuple[int, int, int]]
+        late: LateCopies,
+        owns: list[int],
+        most: int,
+        back: list[tuple[int, int, int]],
+        failure: list[StorageFails],
     ) -> tuple[RadixEvent, ...]:
         events: list[RadixEvent] = [late]
+        failing_save = [event for event in failure if event.saves >= 0]
+        events += failing_save
         for own in owns:
             events += [LiveAdd(own, max_tokens=most), LiveTurns(times=8)]
         events += [LiveTurns(times=world.late_steps), LiveReset(preempt=False), LiveTurns()]
+        events += [event for event in failure if event not in failing_save]
         for shared, like, steps in back:
             events += [
                 LiveAdd(1, max_tokens=most, shared=shared, like=like),
@@ -587,6 +620,7 @@ def _prefixes_in_storage(world: RadixWorld) -> st.SearchStrategy[tuple[RadixEven
         st.lists(st.sampled_from((13, 17, 9)), min_size=1, max_size=2),
         st.sampled_from((1, 3, 9)),
         st.lists(back, min_size=1, max_size=3),
+        st.lists(_storage_fails(), max_size=1),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from oracle.lifecycle.named_states import FIRST_SAMPLED
 from statecheck.util.temporary import folder_of_process
 from subjects.kit.ports import free_port, on_a_free_port
+from subjects.sglang.engine.checkpoints import checkpoint_arguments
 from subjects.sglang.engine.drafts import draft_arguments
 from subjects.sglang.engine.host_tier import host_arguments
 from subjects.sglang.engine.loop import session_arguments
@@ -25,7 +26,9 @@ from subjects.sglang.engine.settings import (
     RadixSettings,
 )
 from subjects.sglang.engine.storage import storage_arguments
-from subjects.sglang.release import NotOffered, find
+from subjects.sglang.release import RELEASE, NotOffered, find
+
+_OLDEST_WITH_PRIORITIES = (0, 5, 23)
 
 _ANY = {
     "vocab_size": FIRST_SAMPLED + VOCABULARY + 64,
@@ -79,6 +82,20 @@ def model_folder(chunk: int, kind: str) -> str:
     return str(folder)
 
 
+def _priority_arguments(priorities: tuple[int, ...]) -> dict[str, Any]:
+    """The arguments of an engine whose requests have these priorities.
+
+    Raises:
+        NotOffered: the adapter was not run with the release's priorities.
+    """
+    if not priorities:
+        return {}
+    if RELEASE < _OLDEST_WITH_PRIORITIES:
+        raise NotOffered("priorities")
+    # By default a priority has to be greater by 10.
+    return {"enable_priority_scheduling": True, "priority_scheduling_preemption_threshold": 0}
+
+
 def server_arguments(settings: RadixSettings) -> Any:
     """The release's ServerArgs of an engine with these settings."""
     model = model_folder(settings.mamba_chunk_size, settings.kind)
@@ -104,6 +121,8 @@ def server_arguments(settings: RadixSettings) -> Any:
         disable_radix_cache=not settings.radix_cache,
         disable_overlap_schedule=not settings.overlap,
         enable_mixed_chunk=settings.mixed,
+        **_priority_arguments(settings.priorities),
+        **checkpoint_arguments(settings.checkpoints),
         **strategy_arguments(settings),
         **draft_arguments(settings, model),
         **host_arguments(settings.host_policy),

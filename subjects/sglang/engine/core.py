@@ -6,12 +6,13 @@ be made, and the release expects one of them in a process: the next scenario wit
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from oracle.lifecycle.broken_laws import Broken, BrokenLaws, in_sentences
 from oracle.lifecycle.live import LiveLaws
 from oracle.lifecycle.observed import Decided, ObservedStep, Owner, Stored
+from subjects.sglang.engine.checkpoints import CHECKPOINT
 from subjects.sglang.engine.host import COPIES
 from subjects.sglang.engine.host_tier import HOST
 from subjects.sglang.engine.loop import (
@@ -25,7 +26,8 @@ from subjects.sglang.engine.loop import (
 )
 from subjects.sglang.engine.running import Running, running
 from subjects.sglang.engine.settings import ATTENTION, CONV_WIDTH, STATES, VOCABULARY, RadixSettings
-from subjects.sglang.engine.tree import prefixes
+from subjects.sglang.engine.storage import Failures
+from subjects.sglang.engine.tree import Prefix, prefixes
 from subjects.sglang.release import NotOffered
 
 __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
@@ -33,7 +35,7 @@ __all__ = ["RadixEngine", "RadixSettings", "RadixStep"]
 
 @dataclass(frozen=True)
 class RadixStep:
-    """A turn of the engine, and the laws that it breaks. `loaded`: behind how many tokens each state is that came from a storage."""
+    """A turn of the engine, and the laws that it breaks. `loaded`: behind how many tokens each state is that came from a storage; `failed_reads` of it."""
 
     scheduled: dict[str, dict[str, Any]]
     finished: tuple[str, ...]
@@ -42,6 +44,7 @@ class RadixStep:
     owners_after: tuple[Owner, ...]
     published: tuple[tuple[int, int, str, int], ...]
     loaded: tuple[int, ...]
+    failed_reads: int
     idle: bool
     broken: BrokenLaws
     findings: tuple[Broken, ...]
@@ -81,7 +84,7 @@ class RadixEngine:
     ) -> None:
         """A request comes in. The token number `stop_after` that it says ends it, by a stop token of its own; none does with 0."""
         stop = self._add(id, prompt, max_tokens, stop_after)
-        self.inputs.append(generate(id, prompt, max_tokens, stop))
+        self.inputs.append(generate(id, prompt, max_tokens, stop, **self._priority()))
 
     def _add(self, name: str, prompt: tuple[int, ...], most: int, stop_after: int) -> int | None:
         """The stop token of a request that comes in."""
@@ -89,6 +92,11 @@ class RadixEngine:
         request = self.laws.requests[name]
         request.stop = request.token(len(prompt) + stop_after - 1) if stop_after else None
         return request.stop
+
+    def _priority(self) -> dict[str, int]:
+        """The argument of the request that came in last."""
+        priorities = self.settings.priorities
+        return {"priority": priorities[(len(self.laws.requests) - 1) % len(priorities)]} if priorities else {}
 
     def open_session(self, id: str, streaming: bool) -> None:  # noqa: A002
         """A session begins."""
@@ -123,7 +131,9 @@ class RadixEngine:
         """
         stop = self._add(id, prompt, max_tokens, stop_after)
         parameters = session_parameters(session, after, offset, drops_output=drops_output, replaces=replaces)
-        self.inputs.append(generate(id, sent, max_tokens, stop, session_params=parameters))
+        self.inputs.append(
+            generate(id, sent, max_tokens, stop, session_params=parameters, **self._priority())
+        )
 
     def close_session(self, id: str) -> None:  # noqa: A002
         """A session ends; the release gives back what it keeps when it looks for such sessions."""
@@ -137,6 +147,18 @@ class RadixEngine:
     def delay_copies(self, to_host: int, from_host: int, storage: int = 0) -> None:
         """From now on, copies to host memory and from it are done so many turns late, or when the release waits for them; so is the work of a storage."""
         COPIES.to_host, COPIES.from_host, COPIES.storage = to_host, from_host, storage
+
+    def fail_storage(self, pages: int, states: int, saves: int, raises: bool) -> None:
+        """That many reads of a page, reads of a state, and saves of a storage succeed, and the next one of each fails; none does with -1.
+
+        Args:
+            pages: reads of pages.
+            states: reads of states.
+            saves: saves of both.
+            raises: a failed read raises an error.
+        """
+        if self.running.storage is not None:
+            self.running.storage.failures = Failures(pages, states, saves, raises)
 
     def sleep(self, level: int, mode: str) -> None:  # noqa: ARG002 - the release has one level, and here keeps all requests
         """Sleep, and wake up: all requests that run go back to the queue, and the memory of the caches is given back and taken again."""
@@ -202,6 +224,7 @@ class RadixEngine:
             tuple(seen.owners_after),
             tuple(stored[:4] for stored in seen.published),
             self.running.loaded_states(self._histories()),
+            self.running.failed_reads(),
             seen.idle,
             in_sentences(findings),
             findings,
@@ -227,6 +250,8 @@ class RadixEngine:
         held |= now.sessions.kept(held.values())
         seen.owners_after = now.pools.owners(held)
         cached = list(prefixes(now.scheduler.tree_cache, self._histories()))
+        if now.pools.checkpoints is not None:
+            cached = [_in_checkpoints(prefix) for prefix in cached]
         pages = [
             slot // self.settings.page_size
             for prefix in cached
@@ -283,3 +308,8 @@ class RadixEngine:
             yield STATES, prefix.state, name, count, self.running.pools.state_at(prefix.state)
         if self.running.host is not None:
             yield from self.running.host.published(name, count, prefix)
+
+
+def _in_checkpoints(prefix: Prefix) -> Prefix:
+    """The prefix, whose state is a checkpoint."""
+    return prefix if prefix.state is None else replace(prefix, state=CHECKPOINT + prefix.state)

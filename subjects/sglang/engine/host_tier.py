@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+import torch
+
+from oracle.lifecycle.named_states import UNKNOWN
 from oracle.lifecycle.observed import SlotPool, Stored
 from subjects.kit.objects import names_in
 from subjects.sglang.engine.host import COPIES, install_late_copies, places_in
@@ -114,6 +117,25 @@ class HostMemory:
         self.lists = tree_lists_nodes(tree)
         # Prefixes of scenarios are short.
         tree.load_back_threshold = 0
+        self._poison_allocated(self.keys, (self.keys.k_buffer, self.keys.v_buffer), page)
+        sides = getattr(self.states, "slot_state_buffers", ())
+        self._poison_allocated(
+            self.states, (self.states.temporal_buffer, *self.states.conv_buffer, *sides), 1
+        )
+
+    @staticmethod
+    def _poison_allocated(pool: Any, buffers: Sequence[Any], page: int) -> None:
+        """Fill each slot that the release takes with no request's state, so that what is not copied to it is seen, whatever stood there before."""
+        allocate = pool.alloc
+
+        def alloc(*given: Any, **named: Any) -> Any:
+            slots = allocate(*given, **named)
+            for slot in [] if slots is None else slots.tolist()[::page]:
+                for buffer in buffers:
+                    buffer[slot // page].view(torch.int32).fill_(UNKNOWN)
+            return slots
+
+        pool.alloc = alloc
 
     def published(self, name: str, count: int, prefix: Prefix) -> Iterator[Stored]:
         """The data that a hit of a prefix loads, as its end is the end of `count` tokens of a request."""

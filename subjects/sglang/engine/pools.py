@@ -12,6 +12,7 @@ import torch
 
 from oracle.lifecycle.named_states import UNKNOWN, named, place_name, state_in
 from oracle.lifecycle.observed import Owner, SlotPool
+from subjects.sglang.engine.checkpoints import CHECKPOINT, Checkpoints
 from subjects.sglang.engine.host import COPIES
 from subjects.sglang.engine.settings import ATTENTION, ATTENTION_LAYERS, LAYERS, RECURRENT_LAYERS, STATES
 
@@ -99,13 +100,17 @@ class Pools:
         self.page = scheduler.page_size
         self.keys = scheduler.tp_worker.model_runner.token_to_kv_pool
         self.states = self.pool.mamba_pool.mamba_cache
+        checkpoints = getattr(self.pool, "mamba_ckpt_pool", None)
+        self.checkpoints = None if checkpoints is None else Checkpoints(checkpoints)
+        """In which the tree keeps its states, if the engine has some."""
         registered = getattr(self.pool.mamba_pool, "_slot_siblings", ())
         self.sides = [entry[1] for one in registered for entry in one.iter_transfer_state_entries()]
         """Tensors whose slots have a side state, each of which is named as the temporal state of a layer behind those of the model."""
 
     def poison(self) -> None:
         """Fill all slots with what is no request's state."""
-        for tensor in (*self.states.conv, self.states.temporal, *self.sides, *self._buffers()):
+        kept = [] if self.checkpoints is None else [*self.checkpoints.conv, self.checkpoints.temporal]
+        for tensor in (*self.states.conv, self.states.temporal, *kept, *self.sides, *self._buffers()):
             tensor.view(torch.int32).fill_(UNKNOWN)
 
     def _buffers(self) -> list[Any]:
@@ -144,7 +149,7 @@ class Pools:
     def observed(
         self, requests: Mapping[str, Any], pages: Sequence[int], slots: Sequence[int]
     ) -> list[SlotPool]:
-        """Both pools; `pages` and `slots` are cached."""
+        """All pools; `pages` and `slots` are cached."""
         lists = (self.allocator.free_pages, self.allocator.release_pages)
         free = [page for listed in lists if listed is not None for page in listed.tolist()]
         states = self.pool.mamba_allocator
@@ -152,6 +157,12 @@ class Pools:
         kept = {name: self.pages_of(request) for name, request in requests.items()}
         held = {name: self.slots_of(request) for name, request in requests.items()}
         copied_pages = {slot // self.page for slot in COPIES.read_in(self._buffers())}
+        kept_apart = []
+        if self.checkpoints is not None:
+            kept_apart = [
+                SlotPool(STATES, self.checkpoints.slots, self.checkpoints.free, slots, {}, shared=False)
+            ]
+            slots = []
         return [
             SlotPool(ATTENTION, all_pages, free, pages, kept, shared=True, copied=copied_pages),
             SlotPool(
@@ -163,6 +174,7 @@ class Pools:
                 shared=False,
                 copied=COPIES.read_in(self._layers()),
             ),
+            *kept_apart,
         ]
 
     def late_slots(self) -> tuple[set[int], set[int]]:
@@ -180,9 +192,12 @@ class Pools:
         ]
 
     def state_at(self, slot: int) -> list[tuple[str, Any]]:
-        """Of each layer, what a slot's convolution and its temporal state name."""
+        """Of each layer, what a slot's convolution and its temporal state name; of a checkpoint, if the number is that of one."""
+        pool: Any = self.states
+        if self.checkpoints is not None and slot > CHECKPOINT:
+            pool, slot = self.checkpoints, slot - CHECKPOINT
         found: list[tuple[str, Any]] = []
         for at, layer in enumerate(RECURRENT_LAYERS):
-            found.append(("temporal", filled(self.states.temporal[at, slot], layer)))
-            found.append(("conv", window_of(self.states.conv[0][at, slot], layer)))
+            found.append(("temporal", filled(pool.temporal[at, slot], layer)))
+            found.append(("conv", window_of(pool.conv[0][at, slot], layer)))
         return [*found, *side_states([side[slot] for side in self.sides])]

@@ -131,6 +131,10 @@ class Running:
         """Behind how many tokens each state is that came from a storage."""
         return () if self.storage is None else self.storage.loaded_states(histories)
 
+    def failed_reads(self) -> int:
+        """Reads of a storage that failed since the last step."""
+        return 0 if self.storage is None else self.storage.failed()
+
     def propose(self, known: KnownStates, accepted: Mapping[str, int]) -> None:
         """Have drafts be right as a scenario says, by what it knows of its requests."""
         worker = self.scheduler.draft_worker

@@ -28,7 +28,9 @@ class RadixSettings:
     storage behind it. `sessions` is `--enable-streaming-session`,
     `mixed` is `--enable-mixed-chunk`: decodes run together with a chunk of a prefill. The tree keeps `states_per_path`
     states at a path (`--mamba-max-states-per-path`), all with -1. `kind` is that of the recurrent layers: "gdn", or "mamba2". With
-    `side_states` a slot has a context of tokens and windows of short convolutions beside, as those of Qwen4-Exp have.
+    `side_states` a slot has a context of tokens and windows of short convolutions beside, as those of Qwen4-Exp have. With `priorities` requests are
+    scheduled by priority (`--enable-priority-scheduling`), the greatest first, and one of a greater priority than a running request may take its place:
+    requests get these priorities in turn. The tree keeps its states in so many `checkpoints` (`--enable-int8-mamba-checkpoint`), in the slots of requests with 0.
     """
 
     page_size: int = 1
@@ -53,3 +55,5 @@ class RadixSettings:
     states_per_path: int = -1
     kind: str = "gdn"
     side_states: bool = False
+    priorities: tuple[int, ...] = ()
+    checkpoints: int = 0

@@ -6,9 +6,11 @@ queue has for it when a turn begins, or so many turns later as a scenario says, 
 
 import hashlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from queue import Queue
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from subjects.sglang.release import RELEASE, NotOffered, find
 
 _OLDEST = (0, 5, 23)
 _CONTROLLER = "sglang.srt.managers.cache_controller"
+_HYBRID_CONTROLLER = "sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller"
 _STATES_OF_A_KEY = ".mamba"
 """Ends the key of a state; keys and values have that of their tokens alone."""
 Named = Callable[[tuple[int, ...]], tuple[str, int]]
@@ -87,6 +90,23 @@ class _StorageThread:
         return False
 
 
+@dataclass
+class Failures:
+    """Which calls of the storage fail next: that many of a kind succeed, and the call behind them fails; none fails with -1."""
+
+    pages: int = -1
+    states: int = -1
+    saves: int = -1
+    raises: bool = False
+    """A failed read raises an error, as of a file that is cut off. Otherwise it returns None, as of a file that is gone."""
+
+    def fails(self, kind: str) -> bool:
+        """Whether this call of the kind fails."""
+        left = getattr(self, kind)
+        setattr(self, kind, max(-1, left - 1))
+        return bool(left == 0)
+
+
 def storage_arguments(policy: str) -> dict[str, Any]:
     """The arguments of an engine whose requests wait for loads of a storage by this policy, "" for one without a storage.
 
@@ -98,10 +118,13 @@ def storage_arguments(policy: str) -> dict[str, Any]:
     if RELEASE < _OLDEST:
         raise NotOffered("a storage behind host memory")
     names = names_in(_CONTROLLER)
+    # The release logs each failed read with its traceback.
+    logging.getLogger(_CONTROLLER).setLevel(logging.CRITICAL)
+    logging.getLogger(_HYBRID_CONTROLLER).setLevel(logging.CRITICAL)
     names["threading"] = SimpleNamespace(**vars(threading) | {"Thread": _StorageThread})
     names["Queue"] = _WorkQueue
     names_in("sglang.srt.mem_cache.utils")["get_native_hash"] = hashed
-    names_in("sglang.srt.mem_cache.hybrid_cache.hybrid_cache_controller")["Queue"] = _WorkQueue
+    names_in(_HYBRID_CONTROLLER)["Queue"] = _WorkQueue
     return {
         "hicache_storage_backend": "file",
         "hicache_storage_prefetch_policy": policy,
@@ -127,13 +150,23 @@ class Storage:
         """By key, the bytes that were saved since the last step."""
         self.loaded: list[str] = []
         """Keys that were loaded since the last step."""
+        self.failures = Failures()
+        self.failed_reads = 0
+        """Since the last step."""
         save, load = self.backend.set, self.backend.get
 
         def note_saved(key: str, value: Any, *more: Any, **named: Any) -> Any:
+            if self.failures.fails("saves"):
+                return False
             self.saved[key] = value.clone()
             return save(key, value, *more, **named)
 
         def note_loaded(key: str, *more: Any, **named: Any) -> Any:
+            if self.failures.fails("states" if key.endswith(_STATES_OF_A_KEY) else "pages"):
+                self.failed_reads += 1
+                if self.failures.raises:
+                    raise OSError(f"short read of {key} [get]")
+                return None
             value = load(key, *more, **named)
             self.loaded += [key] * (value is not None)
             return value
@@ -176,6 +209,7 @@ class Storage:
         self.backend.clear()
         self.saved.clear()
         self.loaded.clear()
+        self.failures, self.failed_reads = Failures(), 0
 
     def loaded_states(self, histories: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
         """Of each state that was loaded since the last step, behind how many tokens it is."""
@@ -188,6 +222,11 @@ class Storage:
             if key + _STATES_OF_A_KEY in loaded
         }
         return tuple(sorted(ends))
+
+    def failed(self) -> int:
+        """How many reads have failed since the last step."""
+        failed, self.failed_reads = self.failed_reads, 0
+        return failed
 
     def keys_of_pages(self, tokens: tuple[int, ...]) -> list[str]:
         """By page, the key of all tokens up to its end."""

@@ -67,6 +67,7 @@ def test_each_configuration_of_an_engine_has_a_situation() -> None:
         (marks.SOME, {"scheduled": {"r0": row(5, 3, drafts=2)}, "outputs": {"r0": (1, 2)}}),
         (marks.SEVERAL, {"scheduled": {"r0": row(6, 3, drafts=2)}, "outputs": {"r0": (1, 2)}}),
         (marks.STOPPED, {"outputs": {"r0": (1, 2)}, "finished": ("r0",)}),
+        (marks.UNREAD, {"failed_reads": 1}),
         (marks.FULL, {"owners_after": tuple(("r0", 1, at, at + 1) for at in range(16))}),
     ],
 )
