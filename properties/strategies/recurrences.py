@@ -205,6 +205,8 @@ class Batch:
         is_wide = name == "A" and "wide chunks" in self.options
         if self.function in CHUNKED and ("slow" in self.options or is_wide):
             found = _FIRST_OF_A_CHUNK if name == "g" and begins_chunk else _SLOW.get(name, found)
+            if self.function in self.profile.lightning and name in ("g", "decay"):
+                found = replace(found, unit=found.unit * DOCUMENTS.chunk / LIGHTNING_CHUNK)
         if name == "g" and "short memory" in self.options and self.function in CHUNKED:
             found = _SHORT_MEMORY
         if "steep" in self.options:
@@ -217,6 +219,8 @@ class Batch:
             found = _LARGE_SHARES
         if name == "g" and "kept" in self.options:
             found = replace(found, every=2)
+        if "one sign" in self.options and name in _SIGNED:
+            found = replace(found, low=0)
         if "all bits" in self.options:
             of_inputs = name in _TYPED or (
                 name == "state" and (self.is_conv or self.state_dtype != "float32")
@@ -625,6 +629,8 @@ _SLOW = {
     **dict.fromkeys(("g", "decay"), Numbers(-4, 0, 2.0**-7)),
     "A": Numbers(-8, -1, 2.0**-7),
 }
+_SIGNED = ("x", "q", "k", "v", "B", "C", "D", "state")
+"""Inputs that are not negative with "one sign". The recurrence on absolute values is the recurrence then, so that its bound shows a few thousandths of a sum."""
 _SHORT_MEMORY = Numbers(-16, -4, 0.0625)
 """A few tokens are left of what was written, so that a bound stays small where each token writes, and what a token took away of its neighbours can be seen."""
 _FIRST_OF_A_CHUNK = Numbers(-8, 0, 0.125)
@@ -674,11 +680,12 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "conv": ("bias", "activation", "window first", "strided parameters"),
     "ss": (
         *("gate", "softplus", "skip", "one skip", "one decay", "many times", "typed states"),
-        *("strided parameters", "wide chunks", "few writes", "slow", "steep"),
+        *("strided parameters", "wide chunks", "one sign", "few writes", "slow", "steep"),
     ),
     "linear": (
         "decay",
         "constant decay",
+        "one sign",
         "few writes",
         "slow",
         "steep",
@@ -704,8 +711,8 @@ _SOMETIMES, _MOSTLY = st.sampled_from((False, True, False)), st.sampled_from((Fa
 _MOST_TOKENS = 4
 _LIGHTNING_WIDTHS = (64, 128)
 """Keys and values of a head; the second one where rows are short."""
-_LONG_LIGHTNING = {65: 260, 70: 330, 130: 130}
-"""Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or one and a part of another, or two and a part of a third."""
+_LONG_LIGHTNING = {64: 250, 65: 260, 70: 330, 130: 130}
+"""Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or some and a part of another."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}
 """With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
 _NEAR_READS = {"few keys", "norm", "short memory"}

@@ -229,19 +229,23 @@ _LIGHTNING_BLOCK = 256
 """Tokens of a block of lightning attention, behind each of which a state is computed."""
 
 
-def _lightning_behind_a_state(case: Case, _: Profile) -> bool:
-    """A row of lightning attention with a decay has a state before its first block, or before a later block."""
-    batches = [call.named for call in case.calls if call.function == "Recurrences.linear_chunk"]
-    return any(
-        any(batch["has_state"].values())
-        or any(end - begin > _LIGHTNING_BLOCK for begin, end in pairwise(batch["query_start_loc"].values()))
-        for batch in batches
-        if batch["g"] is not None
-    )
+def _lightning_behind_a_state(case: Case, profile: Profile) -> bool:
+    """The first wrong output of lightning attention is that of a token that has a state before its block, and there is a decay."""
+    wrong = [execution for execution in _calls_of(case, profile) if execution.deviates]
+    for execution in wrong:
+        batch, starts = execution.call.named, execution.call.named["query_start_loc"].values()
+        difference = outcome_difference(execution.expected, execution.actual, places=False)
+        if difference is None or not difference.index or batch["g"] is None:
+            return False
+        token = difference.index[0]
+        row = max(number for number, start in enumerate(starts[:-1]) if start <= token)
+        if not (batch["has_state"].values()[row] or token - starts[row] >= _LIGHTNING_BLOCK):
+            return False
+    return bool(wrong)
 
 
 FUNCTIONS: Mapping[str, Condition] = {
-    "lightning_behind_a_state": Condition(inputs=_lightning_behind_a_state),
+    "lightning_behind_a_state": Condition(outcome=_lightning_behind_a_state),
     "uniform_padding": Condition(_some_call(lambda call, _: _is_padded(call)), _padding_is_prefill),
     "drafted_nothing": Condition(_some_call(lambda call, _: _drops(call)), _explained_by_gdn(_drops)),
     "first_token": Condition(
