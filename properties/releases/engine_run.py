@@ -156,7 +156,8 @@ class EngineRun:
         left = len(self.alive) + len(self.aborted)
         for _ in range(4 + 2 * self.story.world.max_model_len * left + late * (1 + left)):
             if self.step(LiveTurns()):
-                return True
+                # An engine that has lost a request has nothing to do, either.
+                return not self.alive
             if all(self.quiet[before:][-late:]) and len(self.quiet) - before >= late:
                 return False
         return False

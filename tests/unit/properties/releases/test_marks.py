@@ -21,6 +21,7 @@ from properties.strategies.releases.radix import (
     other_sizes,
     radix_stories,
 )
+from statecheck.case.failure import Failure
 from statecheck.case.values import Call, Returned, record
 
 OVERLAPPED = RadixWorld(strategy="extra_buffer", max_mamba_cache_size=16, overlap=True)
@@ -115,21 +116,26 @@ def test_scenarios_draw_other_sizes_and_stop_tokens() -> None:
 
 
 class EngineWithoutSteps:
-    """A trial of an engine that runs nothing and has nothing to do."""
+    """A trial of an engine that runs nothing and is idle; it ends these requests."""
 
     inside = ""
 
-    def __init__(self) -> None:
+    def __init__(self, *ended: str) -> None:
+        self.ended = ended
         self.situations: set[str] = set()
+        self.found: list[str] = []
 
     def reached(self, *situations: str) -> None:
         self.situations.update(situations)
+
+    def finds(self, failure: Failure) -> None:
+        self.found.append(failure.observed)
 
     def agrees(self, made: Call) -> Returned:
         empty: dict[str, Any] = {
             "scheduled": {},
             "outputs": {},
-            "finished": (),
+            "finished": self.ended,
             "aborted": (),
             "published": (),
         }
@@ -140,9 +146,16 @@ class EngineWithoutSteps:
 
 def test_a_scenario_says_which_situations_it_has_reached() -> None:
     events = (LiveAdd(1, 1), LiveAbort(), LiveReset(), LiveAdd(2, 4, stop_after=3), LiveTurns())
-    trial = EngineWithoutSteps()
+    trial = EngineWithoutSteps("r1")
     run = RadixRun(trial, RadixStory(OVERLAPPED, events))  # type: ignore[arg-type]
     run.marks.note(marks.HIT)
     run.run()
     assert run.stops == {"r1": 3}
     assert trial.situations == {marks.HIT}
+    assert trial.found == []
+
+
+def test_an_idle_engine_that_has_lost_a_request_makes_no_progress() -> None:
+    trial = EngineWithoutSteps("r1")
+    RadixRun(trial, RadixStory(OVERLAPPED, (LiveAdd(1, 1), LiveAdd(2, 1)))).run()  # type: ignore[arg-type]
+    assert trial.found == ["after 1 steps without arrivals, requests r0 are not finished"]
