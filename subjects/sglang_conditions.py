@@ -316,6 +316,13 @@ def _closed_beside_a_running_turn(case: Case, _: Profile) -> bool:
     return any(beside.closed for beside in _beside_running_turns(case))
 
 
+def _slots_of_a_closed_session(case: Case, profile: Profile) -> bool:
+    """As above, and the other one was to give away a slot that it has lost."""
+    at = case.actual[-1].at if isinstance(case.actual[-1], Raised) else None
+    gives_away = at is not None and at.function == "donate_mamba_ping_pong_slot"
+    return gives_away and _closed_beside_a_running_turn(case, profile)
+
+
 def _retracted_and_aborted(case: Case, _: Profile) -> bool:
     """A request was aborted behind a pause that sent requests back to the queue, and a streaming session was closed, before that or behind it."""
     calls = _calls(case)
@@ -520,6 +527,7 @@ CONDITIONS: Mapping[str, Condition] = {
     "refused_before_a_record": Condition(outcome=_refused_before_a_record),
     "taken_beside_a_running_turn": Condition(outcome=_taken_beside_a_running_turn),
     "closed_beside_a_running_turn": Condition(outcome=_closed_beside_a_running_turn),
+    "slots_of_a_closed_session": Condition(outcome=_slots_of_a_closed_session),
     "retracted_and_aborted": Condition(outcome=_retracted_and_aborted),
     "retracted_and_aborted_with_few_rows": Condition(outcome=_retracted_and_aborted_with_few_rows),
     "retracted_aborted_and_continued": Condition(outcome=_retracted_aborted_and_continued),

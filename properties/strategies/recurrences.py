@@ -205,7 +205,8 @@ class Batch:
         is_wide = name == "A" and "wide chunks" in self.options
         if self.function in CHUNKED and ("slow" in self.options or is_wide):
             found = _FIRST_OF_A_CHUNK if name == "g" and begins_chunk else _SLOW.get(name, found)
-            if self.function in self.profile.lightning and name in ("g", "decay"):
+            if self.function in self.profile.lightning and name == "decay":
+                # Its chunks have four times as many tokens.
                 found = replace(found, unit=found.unit * DOCUMENTS.chunk / LIGHTNING_CHUNK)
         if name == "g" and "short memory" in self.options and self.function in CHUNKED:
             found = _SHORT_MEMORY
@@ -630,7 +631,7 @@ _SLOW = {
     "A": Numbers(-8, -1, 2.0**-7),
 }
 _SIGNED = ("x", "q", "k", "v", "B", "C", "D", "state")
-"""Inputs that are not negative with "one sign". The recurrence on absolute values is the recurrence then, so that its bound shows a few thousandths of a sum."""
+"""Inputs that are not negative with "one sign". The recurrence on absolute values, which the bound is computed from, is the recurrence then."""
 _SHORT_MEMORY = Numbers(-16, -4, 0.0625)
 """A few tokens are left of what was written, so that a bound stays small where each token writes, and what a token took away of its neighbours can be seen."""
 _FIRST_OF_A_CHUNK = Numbers(-8, 0, 0.125)
@@ -712,7 +713,8 @@ _MOST_TOKENS = 4
 _LIGHTNING_WIDTHS = (64, 128)
 """Keys and values of a head; the second one where rows are short."""
 _LONG_LIGHTNING = {64: 250, 65: 260, 70: 330, 130: 130}
-"""Tokens of a long row in place of these: the last chunk has less than a sub-chunk of 64, or some and a part of another."""
+"""Tokens of a long row in place of these: a chunk of three sub-chunks of 64 and a part, a second chunk with less than one sub-chunk, a second one of one and a part, and a
+chunk of two and a part. In a first chunk without a state nothing is hidden by the declared defect of vLLM's states."""
 _FAR_READS = {"few keys", "few writes", "norm", "slow"}
 """With these a token of the last sub-chunk shows what it takes away of all earlier ones."""
 _NEAR_READS = {"few keys", "norm", "short memory"}

@@ -475,7 +475,7 @@ def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
 
 
 def _gave_blocks_behind_its_row(s: RecordedScenario, number: int, name: str) -> bool:
-    """Whether in that step a request of higher priority got a block for a row that stands behind the place of `name` among those that run."""
+    """Whether in that step a request of higher priority, which stands behind the place of `name` among those that run, got a block, or got none and lost its row, too."""
     added = [call.named["id"] for call in s.case.calls if call.function == "LiveEngine.add_request"]
     priorities = s.settings["priorities"]
     rank = {other: (priorities[at % len(priorities)], at) for at, other in enumerate(added)}
@@ -484,10 +484,12 @@ def _gave_blocks_behind_its_row(s: RecordedScenario, number: int, name: str) -> 
     }
     had = {(owner, block) for owner, _, _, block in s.returned[number - 1]["owners"]} if number else set()
     took = {owner for owner, _, _, block in s.returned[number]["tables"] if (owner, block) not in had}
-    following = (other for other, row in s.steps[number].items() if not row["begins"])
+    rows = s.steps[number]
+    following = {other for other, row in rows.items() if not row["begins"] and other in took}
+    ran = {*s.returned[number]["preempted"], *(s.steps[number - 1] if number else ())}
     return any(
-        rank[other] < rank[name] and other in took and begun.get(other, 0) >= begun.get(name, 0)
-        for other in following
+        rank[other] < rank[name] and begun.get(other, 0) >= begun.get(name, 0)
+        for other in following | ran.difference(rows)
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, pairwise
+from math import inf
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import is_prefill
 from statecheck.case import Case
 from statecheck.case.failure import outcome_difference
-from statecheck.case.values import Call, Expected, Outcome, Record, Returned, Tensor, Value
+from statecheck.case.values import Bounded, Call, Expected, Outcome, Record, Returned, Tensor, Value
 from statecheck.execution.run import Follower, recorded
 from statecheck.reference import answer
 from statecheck.reference.builders import config_of, step_of
@@ -230,16 +231,30 @@ _LIGHTNING_BLOCK = 256
 
 
 def _lightning_behind_a_state(case: Case, profile: Profile) -> bool:
-    """The first wrong output of lightning attention is that of a token that has a state before its block, and there is a decay."""
+    """All that is wrong are outputs of lightning attention of tokens that have a state before their block, and there is a decay."""
     wrong = [execution for execution in _calls_of(case, profile) if execution.deviates]
     for execution in wrong:
-        batch, starts = execution.call.named, execution.call.named["query_start_loc"].values()
-        difference = outcome_difference(execution.expected, execution.actual, places=False)
-        if difference is None or not difference.index or batch["g"] is None:
+        batch = execution.call.named
+        if execution.call.function != "Recurrences.linear_chunk" or batch["g"] is None:
             return False
-        token = difference.index[0]
-        row = max(number for number, start in enumerate(starts[:-1]) if start <= token)
-        if not (batch["has_state"].values()[row] or token - starts[row] >= _LIGHTNING_BLOCK):
+        starts, states = batch["query_start_loc"].values(), batch["has_state"].values()
+
+        def is_behind(token: int, starts: Sequence[int] = starts, states: Sequence[int] = states) -> bool:
+            row = max(number for number, start in enumerate(starts[:-1]) if start <= token)
+            return bool(states[row]) or token - starts[row] >= _LIGHTNING_BLOCK
+
+        expected = execution.expected
+        if isinstance(expected, Returned) and isinstance(expected.value, Bounded):
+            right = expected.value
+            near = tuple(
+                (at, value, inf if is_behind(right.index(at)[0]) else bound)
+                for at, value, bound in right.near
+            )
+            if not execution.is_as(replace(expected, value=replace(right, near=near))):
+                return False
+            continue
+        difference = outcome_difference(expected, execution.actual, places=False)
+        if difference is None or not difference.index or not is_behind(difference.index[0]):
             return False
     return bool(wrong)
 

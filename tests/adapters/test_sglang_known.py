@@ -11,7 +11,7 @@ import pytest
 
 import subjects
 from statecheck.case import Case
-from statecheck.case.values import Raised, Returned, View, boolean, call, int32, record
+from statecheck.case.values import Raised, Returned, SourceLine, View, boolean, call, int32, record
 from statecheck.subject.known import known_in
 from statecheck.subject.profile import DOCUMENTS
 from subjects.sglang_conditions import CONDITIONS
@@ -93,7 +93,12 @@ def in_session(*named: tuple[str, Mapping[str, Any]], ends: str = "", raised: st
         finished = (ends,) if ends and call_.function.endswith(".step") else ()
         outcomes.append(Returned(record("RadixStep", finished=finished, scheduled={}, findings=())))
     if raised:
-        outcomes[-1] = Raised("AssertionError", raised)
+        at = (
+            SourceLine("memory_pool.py", 1, raised.removeprefix("at "), "")
+            if raised.startswith("at ")
+            else None
+        )
+        outcomes[-1] = Raised("AssertionError", raised, at=at)
     return replace(case, actual=tuple(outcomes))
 
 
@@ -297,6 +302,9 @@ def test_the_defects_are_those_of_the_releases_that_have_them() -> None:
         ("taken_beside_a_running_turn", happened(FIRST_TURN, REFUSED, THIRD, CLOSE), False),
         ("closed_beside_a_running_turn", in_session(REFUSED, STEP, CLOSE), True),
         ("closed_beside_a_running_turn", in_session(REFUSED, STEP, CLOSE, raised="of release_kv_cache"), True),
+        ("slots_of_a_closed_session", in_session(REFUSED, STEP, CLOSE, raised="at donate_mamba_ping_pong_slot"), True),
+        ("slots_of_a_closed_session", in_session(STEP, CLOSE, raised="at donate_mamba_ping_pong_slot"), False),
+        ("slots_of_a_closed_session", in_session(REFUSED, STEP, CLOSE, raised="of release_kv_cache"), False),
         ("closed_beside_a_running_turn", in_session(STEP, REFUSED, THIRD, ends="r0"), False),
         ("closed_beside_a_running_turn", in_session(STEP, CLOSE), False),
         ("closed_beside_a_running_turn", in_session(REFUSED, STEP, THIRD), False),

@@ -226,7 +226,7 @@ def taken_back(
     first: str = "r0",
     **more: Any,
 ) -> Case:
-    """A step that preempts requests; r0, whose row it was, has no other, r1 has a row and block `took`, and behind the step a block may be hit as `tokens` of r0. `first` began first."""
+    """A step that preempts requests; r0, whose row it was, has no other, r1 has a row and block `took` if it keeps its own, and behind the step a block may be hit as `tokens` of r0. `first` began first."""
     chosen: dict[str, Any] = {"law": "published", "rows": (PROMPT, PROMPT, (4, 1, 0, False)), "group": 1, "request": "r0", "priorities": (1, 0)}  # fmt: skip
     case = ends_with(NOBODYS, tokens=tokens, **chosen | more)
     add = call("LiveEngine.add_request", id="r0", prompt=tuple(range(20, 32)), max_tokens=9)
@@ -235,6 +235,7 @@ def taken_back(
     given: dict[str, Any] = dict(wrong.value.fields)
     *said, about = given["findings"][0]
     shown: dict[str, Any] = {"preempted": preempted, "published": ((1, 5, "r0", tokens),), "findings": ((*said, about | {"block": 5}),), "tables": (("r1", 0, 1, took),)}  # fmt: skip
+    shown |= {"scheduled": {}, "tables": ()} if "r1" in preempted else {}
     begins = dict(zip(("computed", "tokens", "drafts", "begins"), PROMPT, strict=True))
     plain = {"preempted": (), "published": before, "findings": (), "owners": (("r1", 0, 0, 3),)}
     begun = [plain | {"scheduled": {name: begins}} for name in (first, "r1" if first == "r0" else "r0")]
@@ -463,6 +464,8 @@ def goes_on_behind_a_pause(
         ("preempted_behind_its_row", taken_back(), True),
         ("preempted_behind_its_row", taken_back(priorities=()), False),
         ("preempted_behind_its_row", taken_back(preempted=("r1",)), False),
+        ("preempted_behind_its_row", taken_back(preempted=("r0", "r1")), True),
+        ("preempted_behind_its_row", taken_back(preempted=("r0", "r1"), priorities=(0, 1)), False),
         ("preempted_behind_its_row", taken_back(priorities=(0, 1)), False),
         ("preempted_behind_its_row", taken_back(took=3), False),
         ("preempted_behind_its_row", taken_back(first="r1"), False),

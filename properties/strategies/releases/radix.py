@@ -137,7 +137,7 @@ class LateCopies:
 
 @dataclass(frozen=True)
 class StorageFails:
-    """That many reads of a page, reads of a state and saves of the storage succeed, and the next one of each fails; none does with -1.
+    """How many reads of a page, reads of a state and saves of the storage succeed before one fails; with -1 none fails.
 
     A failed read raises an error with `raises`; otherwise it finds nothing.
     """

@@ -149,7 +149,7 @@ class RadixEngine:
         COPIES.to_host, COPIES.from_host, COPIES.storage = to_host, from_host, storage
 
     def fail_storage(self, pages: int, states: int, saves: int, raises: bool) -> None:
-        """That many reads of a page, reads of a state, and saves of a storage succeed, and the next one of each fails; none does with -1.
+        """How many reads of a page, reads of a state and saves of a storage succeed before one fails; with -1 none fails.
 
         Args:
             pages: reads of pages.
