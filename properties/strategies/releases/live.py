@@ -420,6 +420,15 @@ _MOST_DRAFTED = LiveWorld(
     num_spec=MOST_DRAFTS,
 )
 
+_TAKES_OVER = (
+    LiveAdd(7, max_tokens=12),
+    _STEP,
+    LiveAdd(5, max_tokens=12),
+    LiveTurns(times=3),
+    LiveAdd(1, max_tokens=12),
+    LiveTurns(times=3),
+)
+"""The last request has the highest priority, and takes the blocks of the first one."""
 SITUATIONS: Mapping[str, LiveStory] = {
     "a hit of which the draft's block is dropped": LiveStory(
         replace(_WITH_MODEL, max_num_seqs=1),
@@ -506,25 +515,11 @@ SITUATIONS: Mapping[str, LiveStory] = {
     ),
     "a request of higher priority, for which a running request gives up its blocks behind its row": LiveStory(
         LiveWorld(num_blocks=11, max_num_seqs=3, priorities=(2, 1, 0)),
-        (
-            LiveAdd(7, max_tokens=12),
-            _STEP,
-            LiveAdd(5, max_tokens=12),
-            LiveTurns(times=3),
-            LiveAdd(1, max_tokens=12),
-            LiveTurns(times=3),
-        ),
+        _TAKES_OVER,
     ),
     "a request of higher priority, for which a running request gives up its blocks behind its row with a draft": LiveStory(
         LiveWorld(num_blocks=14, max_num_seqs=3, num_spec=1, priorities=(2, 1, 0)),
-        (
-            LiveAdd(7, max_tokens=12),
-            _STEP,
-            LiveAdd(5, max_tokens=12),
-            LiveTurns(times=3),
-            LiveAdd(1, max_tokens=12),
-            LiveTurns(times=3),
-        ),
+        _TAKES_OVER,
     ),
     "a pause while a step with drafts is in flight, which are rejected": LiveStory(
         _OVERLAPPED, (LiveAdd(2, max_tokens=6), _STEP, _STEP, LiveSleep(level=0))
