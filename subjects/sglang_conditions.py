@@ -317,7 +317,7 @@ def _closed_beside_a_running_turn(case: Case, _: Profile) -> bool:
 
 
 def _slots_of_a_closed_session(case: Case, profile: Profile) -> bool:
-    """As above, and the other one was to give away a slot that it has lost."""
+    """As above, and the turn was to give away a slot that it has lost."""
     at = case.actual[-1].at if isinstance(case.actual[-1], Raised) else None
     gives_away = at is not None and at.function == "donate_mamba_ping_pong_slot"
     return gives_away and _closed_beside_a_running_turn(case, profile)
