@@ -526,6 +526,12 @@ class Batch:
             sizes = other[own.index(self.sizes) % len(other)] if self.sizes in own else other[0]
             cut = [replace(row, length=min(row.length, max(_AROUND_CHUNKS))) for row in self.rows]
             found = replace(self, function=function, sizes=sizes, rows=tuple(cut))
+        if (
+            not found.is_conv
+            and found.sizes.heads > _MOST_HEADS
+            and found.function not in self.profile.large_grids
+        ):
+            found = replace(found, sizes=replace(found.sizes, heads=_MOST_HEADS, value_heads=_MOST_HEADS))
         if found.function in self.profile.without_shared_heads:
             found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
         if found.function in self.profile.lightning:
@@ -666,8 +672,8 @@ _GATED_WIDTH = 3
 """Weights of the convolutions of LFM2, which have neither a bias nor an activation."""
 _MANY_TOKENS = 8200
 """More than a table of 1,024 programs of eight tokens has."""
-_MANY_PAIRS, _PAST_A_CHUNK = 257, 65
-"""SGLang has other kernels for more than 256 pairs of a chunk and a head. One row has a second chunk."""
+_MOST_HEADS, _MANY_PAIRS, _PAST_A_CHUNK = 4, 257, 65
+"""`Profile.large_grids` tells of more pairs of a chunk and a head than 256. One row has a second chunk."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
     for channels in (3, _MANY_CHANNELS, _MANY_CHANNELS)

@@ -33,10 +33,12 @@ from statecheck.campaign.tasks import (
 from statecheck.case.raised import death
 from statecheck.report.environment import gpus_here
 from statecheck.util import limits
-from statecheck.workers.forkserver import Fork, Forked, fork_with_pipe, kernels_of, surroundings
+from statecheck.workers.forkserver import CoreWaits, Fork, Forked, fork_with_pipe, kernels_of, surroundings
 
 _ALIVE_SECONDS = 1.0
 _LONGEST_LOOK_SECONDS = 1.0
+_SILENCE_SECONDS = 0.5
+"""A worker that is silent for less is not asked whether it had a core."""
 
 
 class WorkerPool:
@@ -178,8 +180,8 @@ class WorkerHandle:
             yield message
 
     def _restart_clock(self) -> None:
-        self.silence, self._looked_at = 0.0, time.monotonic()
-        self._excused, self._without_core = 0.0, self.process.seconds_without_core
+        self.silence, self._looked_at, self._passed = 0.0, time.monotonic(), 0.0
+        self._waits: CoreWaits | None = None
 
     def overdue(self, time_limit: float) -> WorkerLost | None:
         """The event that the worker is lost, if it has been silent for too long.
@@ -189,14 +191,11 @@ class WorkerHandle:
         """
         now = time.monotonic()
         # While the coordinator itself was stopped, it could not read what the worker sent.
-        passed = min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
-        # The system may tell of a long wait for a core at its end alone; of a process that has ended, it tells nothing.
-        before, self._without_core = self._without_core, self.process.seconds_without_core
-        self._excused += max(self._without_core - before, 0.0)
-        excused = min(self._excused, passed)
-        self._excused -= excused
-        self.silence += passed - excused
+        self._passed += min(now - self._looked_at, _LONGEST_LOOK_SECONDS)
         self._looked_at = now
+        if self._passed >= _SILENCE_SECONDS and self._waits is None:
+            self._waits = self.process.core_waits()
+        self.silence = self._passed - (self._waits.look(most=self._passed) if self._waits else 0.0)
         if not self.ready:
             limit, what = limits.CAMPAIGN_START, "a worker was not ready"
         elif self.task is None:

@@ -38,6 +38,8 @@ class Profile(Variants):
     """The functions whose rows have neither drafts nor accepted counts."""
     without_shared_heads: tuple[str, ...] = ()
     """The functions of which each head of values has queries and keys of its own."""
+    large_grids: tuple[str, ...] = ()
+    """The functions that have kernels of their own for more than 256 pairs of a chunk and a head, whose launch takes seconds on a CPU."""
     lightning: tuple[str, ...] = ()
     """The functions that are lightning attention: in float32, with one decay for a head, and 64 keys and values, or 128 of some decodes; in chunks of 256 tokens."""
     chunks_of_batches: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -44,8 +45,10 @@ _TRIES = 3
 NO_DEVICE = ""
 """In place of a device: neither torch nor Triton is imported."""
 _WORKER = f"{__package__}.server:main"
-_SHARE_WITHOUT_CORE = 0.05
-"""Of the limit: a process that waited less for a core had its time."""
+_LOOK_SECONDS = 1.0
+"""Between two looks at how long threads waited for a core. Most calls end before the first."""
+_MOST_TIMES_LIMIT = 20.0
+"""A process that waits for cores alone, as threads do that spin, hangs after so many times its limit."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,51 @@ class ForkServer:
                     self._wait()
 
 
+class CoreWaits:
+    """How long a process waits for a core: of its threads, and of those of the processes below it, the thread that waits longest.
+
+    A call may wait for another thread, or for a compiler, and has less time than the clock says as soon as these have no core. A process that
+    starts and ends between two looks is not seen. Nothing is seen where the system does not say it.
+
+    Args:
+        proc: where the system tells of its processes.
+    """
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        self._pid, self._proc = pid, proc
+        self._before, self._looked_at, self._seconds = self._by_thread(), time.monotonic(), 0.0
+
+    def look(self, most: float) -> float:
+        """Seconds until now, at most so many. The system may tell of a long wait at its end alone."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_SECONDS / 2:
+            before, self._before, self._looked_at = self._before, self._by_thread(), now
+            grown = (waited - before.get(thread, 0.0) for thread, waited in self._before.items())
+            self._seconds += max(grown, default=0.0)
+        return min(self._seconds, most)
+
+    def _by_thread(self) -> dict[str, float]:
+        found = {}
+        for pid in self._family():
+            for path in self._proc.glob(f"{pid}/task/*/schedstat"):
+                with contextlib.suppress(OSError, IndexError, ValueError):
+                    found[path.parent.name] = int(path.read_text(encoding="ascii").split()[1]) / 1e9
+        return found
+
+    def _family(self) -> list[int]:
+        """The process and all below it."""
+        children: dict[int, list[int]] = {}
+        for path in self._proc.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                # The name of a program may have spaces and brackets in it.
+                parent = int(path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(path.parent.name))
+        family = [self._pid]
+        for pid in family:
+            family += children.get(pid, [])
+        return family
+
+
 class Forked:
     """A process that a server has forked, as `multiprocessing.Process` has it."""
 
@@ -134,12 +182,9 @@ class Forked:
         self.join(0.0)
         return self.exitcode is None
 
-    @property
-    def seconds_without_core(self) -> float:
-        """How long its main thread was ready to run, and had no core; 0 where the system does not say. Other threads and children do not count."""
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-        return 0.0
+    def core_waits(self) -> CoreWaits:
+        """How long it waits for a core from now on."""
+        return CoreWaits(self.pid)
 
     def wait_for_message(self, pipe: Connection, limit: float) -> bool:
         """Wait until there is something to read from its pipe, or so many seconds are over; those without a core do not count.
@@ -147,14 +192,14 @@ class Forked:
         Raises:
             OSError: the pipe is closed.
         """
-        waited, rest = self.seconds_without_core, limit
-        while not (sent := pipe.poll(rest)):
-            # On a busy machine the process has had less time than the clock says.
-            before, waited = waited, self.seconds_without_core
-            rest = waited - before
-            if rest < _SHARE_WITHOUT_CORE * limit:
-                break
-        return sent
+        began = time.monotonic()
+        if pipe.poll(min(limit, _LOOK_SECONDS)):
+            return True
+        waits = self.core_waits()
+        while (rest := limit + waits.look(most=limit * _MOST_TIMES_LIMIT) - (time.monotonic() - began)) > 0.0:
+            if pipe.poll(min(rest, _LOOK_SECONDS)):
+                return True
+        return False
 
     def kill(self, patience: float = 0.0) -> int:
         """Kill it, if it does not end by itself within `patience` seconds; how it ended. It is gone when this returns."""

@@ -48,6 +48,7 @@ SUBJECT = Subject(
         },
         without_shared_heads=("kda_chunk",),
         chunks_of_batches=("ssd_prefill",),
+        large_grids=("kda_chunk",),
         lightning=("linear_recurrent", "linear_chunk"),
         state_order=dict.fromkeys(("linear_recurrent", "linear_chunk"), "KV"),
     ),

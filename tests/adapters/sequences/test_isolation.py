@@ -12,7 +12,7 @@ import pytest
 
 from statecheck.case.raised import DIED, HANG, Faulted
 from statecheck.subject.subject import NotOffered
-from statecheck.workers.forkserver import Forked
+from statecheck.workers.forkserver import CoreWaits
 from subjects.sequences.library import Isolated
 from subjects.sequences.protocol import PortModule
 from subjects.sequences.served import PortError
@@ -45,7 +45,8 @@ def test_seconds_in_which_a_model_had_no_core_do_not_count_as_hanging(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(isolated_port, "SECONDS", 0.5)
-    monkeypatch.setattr(Forked, "seconds_without_core", property(lambda _: 0.9 * time.monotonic()))
+    began = time.monotonic()
+    monkeypatch.setattr(CoreWaits, "look", lambda _, most: 0.9 * (time.monotonic() - began))
     slow = Isolated(PortModule.of(isolated_port))
     context = slow.new("slow", 0, {})
     assert slow.call("slow", "extend", context, [(0, _LONG)])

@@ -35,6 +35,7 @@ from statecheck.campaign.tasks import (
 from statecheck.case import Case
 from statecheck.case.bucket import bucket_of
 from statecheck.util.files import in_file_name
+from statecheck.workers.forkserver import CoreWaits
 from tests.helpers.cases import a_case
 from tests.helpers.faulty import EXACT, PADDED, ROUNDS_UP
 
@@ -105,8 +106,6 @@ def is_fixed(task: Replay, actor: Actor) -> None:
 class _Process:
     """In place of a worker's process, a thread."""
 
-    seconds_without_core = 0.0
-
     def __init__(self, body: Body, actor: Actor, canary: CanaryResult | None, replay: Replaying) -> None:
         """`canary`: None where that ends the process."""
         self._body, self._actor, self._canary, self.pid = body, actor, canary, actor.pid
@@ -117,6 +116,9 @@ class _Process:
     @property
     def exitcode(self) -> int | None:
         return self._actor.exitcode
+
+    def core_waits(self) -> CoreWaits:
+        return CoreWaits(self.pid, Path("/none"))
 
     def _live(self) -> None:
         actor = self._actor

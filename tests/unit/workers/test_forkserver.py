@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from statecheck.workers.forkserver import Fork, fork, server_for
+from statecheck.workers.forkserver import CoreWaits, Fork, fork, server_for
 from tests.helpers.faulty import FAULTY
 from tests.helpers.modules import ROOT, module
 from tests.helpers.processes import alive, gone
@@ -98,3 +98,33 @@ def test_a_process_that_is_forked_for_this_one_outlives_one_that_ends(device: st
     ending.join(30.0)
     assert (ending.exitcode, alive(lasting.pid)) == (0, True)
     assert lasting.kill() == -signal.SIGKILL
+
+
+def test_the_wait_for_a_core_is_of_the_thread_of_a_process_and_its_children_that_waits_longest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(pid: int, parent: int, **threads: float) -> None:
+        """Say how many seconds threads have waited, by the last digits of their ids."""
+        for thread, seconds in threads.items():
+            folder = tmp_path / str(pid) / "task" / f"{pid}{thread}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "schedstat").write_text(f"1000 {int(seconds * 1e9)} 7\n")
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) S {parent} 1 1\n")
+
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    wait(10, 1, t0=5.0, t1=70.0)
+    wait(99, 1, t0=8.0)
+    waits = CoreWaits(10, tmp_path)
+    wait(10, 1, t0=6.0, t1=70.5)
+    wait(99, 1, t0=1000.0)
+    assert waits.look(most=100.0) == 0.0  # it looks once in a second at most
+    now = 1.0
+    assert waits.look(most=100.0) == 1.0
+    # A compiler that the process started, and a program of the compiler's.
+    wait(11, 10, t0=0.25)
+    wait(12, 11, t0=3.0)
+    now = 2.0
+    assert waits.look(most=100.0) == 4.0
+    assert waits.look(most=2.0) == 2.0
+    assert CoreWaits(10, tmp_path / "none").look(most=100.0) == 0.0

@@ -16,7 +16,7 @@ from statecheck.execution.example import ExecutionContext
 from statecheck.execution.executors import Executor
 from statecheck.execution.in_process import InProcess
 from statecheck.execution.registry import load_properties
-from statecheck.workers.forkserver import Forked, server_for
+from statecheck.workers.forkserver import CoreWaits, server_for
 from statecheck.workers.port import InWorker, WorkerProcess
 from subjects import load
 from tests.helpers.faulty import FAULTY
@@ -133,7 +133,8 @@ def test_a_call_that_never_ends_is_a_hang(faulty: str, device: str) -> None:
 def test_seconds_in_which_a_call_had_no_core_do_not_count_as_hanging(
     faulty: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Forked, "seconds_without_core", property(lambda _: 0.9 * time.monotonic()))
+    began = time.monotonic()
+    monkeypatch.setattr(CoreWaits, "look", lambda _, most: 0.9 * (time.monotonic() - began))
     with InWorker(faulty, device, time_limit=1.0) as port:
         port.begin()
         assert port.execute(call("compile_and_sleep", seconds=3)) == Returned(None)

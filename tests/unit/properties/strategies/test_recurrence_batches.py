@@ -80,3 +80,12 @@ def test_a_function_is_not_handed_what_it_does_not_take() -> None:
         1,
         1,
     )
+
+
+@pytest.mark.parametrize(("large_grids", "heads"), [((), 4), (("kda_chunk",), 129)])
+def test_only_functions_with_kernels_for_large_grids_have_many_heads(
+    large_grids: tuple[str, ...], heads: int
+) -> None:
+    batch = Batch("kda_chunk", Sizes(129, 129, 8, 2), (Row(0, 0, 65, (0,)),), 1)
+    found = batch.of_release(Profile(large_grids=large_grids)).of_functions(["kda_chunk"])
+    assert (found.sizes.heads, found.sizes.value_heads) == (heads, heads)
