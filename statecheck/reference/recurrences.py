@@ -30,7 +30,7 @@ Answer = tuple[Value, dict[str, Value]]
 
 
 @dataclass(frozen=True)
-class _Memory:
+class FloatMemory:
     """What views of float memory hold: numbers, and their errors where these are not 0."""
 
     known: Known
@@ -155,7 +155,7 @@ def _by_heads(
     profile: Profile,
 ) -> Answer:
     """The answer of a recurrence whose state is a matrix for each head. `output` has the shape and the type of the result."""
-    slots = _nested(_Memory(known).near(states), states.shape)
+    slots = _nested(FloatMemory(known).near(states), states.shape)
     found: Recurrent = run_rows(
         rows,
         states.shape[1],
@@ -187,7 +187,7 @@ def _delta(function: str) -> Callable[..., Answer]:
         num_accepted: Tensor | None = None,
         has_state: Tensor | None = None,
     ) -> Answer:
-        read = _Memory(memory)
+        read = FloatMemory(memory)
         gates = read.nested(g)
         if g is not None and len(g.shape) == 2:
             gates = [[[head] for head in heads] for heads in gates]
@@ -219,7 +219,7 @@ def _linear(function: str) -> Callable[..., Answer]:
         num_accepted: Tensor | None = None,
         has_state: Tensor | None = None,
     ) -> Answer:
-        read = _Memory(memory)
+        read = FloatMemory(memory)
         steps = linear_heads(read.nested(q), read.nested(k), read.nested(v), read.nested(g), scale)
         rows = _rows(slots, query_start_loc, profile, num_accepted, has_state)
         return _by_heads(function, v, steps, rows, states, memory, profile)
@@ -251,7 +251,7 @@ def _ssm(function: str) -> Callable[..., Answer]:
         has_state: Tensor | None = None,
         chunk_size: int = 0,
     ) -> Answer:
-        read = _Memory(memory)
+        read = FloatMemory(memory)
         times, rates, offsets = read.nested(dt), read.nested(A), read.nested(dt_bias)
         if len(dt.shape) == 2:
             # Of Mamba-2 each head has one.
@@ -287,7 +287,7 @@ def _conv(function: str) -> Callable[..., Answer]:
         num_accepted: Tensor | None = None,
         has_state: Tensor | None = None,
     ) -> Answer:
-        read = _Memory(memory)
+        read = FloatMemory(memory)
         rows = _rows(slots, query_start_loc, profile, None, has_state)
         inputs, weights, biases = read.nested(x), read.nested(weight), read.nested(bias)
         pool, width = read.nested(states), weight.shape[1]

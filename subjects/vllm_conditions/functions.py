@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, pairwise
-from math import inf
+from math import exp, isfinite
 
 from oracle.builders.base import kept_width
 from oracle.builders.batch import is_prefill
@@ -15,6 +15,7 @@ from statecheck.case.values import Bounded, Call, Expected, Outcome, Record, Ret
 from statecheck.execution.run import Follower, recorded
 from statecheck.reference import answer
 from statecheck.reference.builders import config_of, step_of
+from statecheck.reference.recurrences import FloatMemory
 from statecheck.subject.known import Condition
 from statecheck.subject.profile import DOCUMENTS, Profile
 
@@ -35,6 +36,8 @@ class ExecutedCall:
     actual: Outcome
     device: str
     profile: Profile
+    memory: Mapping[str, Value] = field(default_factory=dict)
+    """What is known before the call."""
 
     def is_as(self, expected: Expected) -> bool:
         """Whether what came of it is this."""
@@ -48,10 +51,17 @@ class ExecutedCall:
 
 def _calls_of(case: Case, profile: Profile) -> Iterator[ExecutedCall]:
     """The calls of a case, in order, on a release."""
-    outcomes = iter(case.actual)
-    for _, resolved in Follower(recorded(case.expected)).follow(case.steps):
+    outcomes, expectation, memories = iter(case.actual), recorded(case.expected), []
+
+    def expected(call: Call, known: Mapping[str, Value]) -> Expected:
+        memories.append(known)
+        return expectation(call, known)
+
+    for _, resolved in Follower(expected).follow(case.steps):
         if resolved is not None:
-            yield ExecutedCall(resolved.call, resolved.expected, next(outcomes), case.device, profile)
+            yield ExecutedCall(
+                resolved.call, resolved.expected, next(outcomes), case.device, profile, memories[-1]
+            )
 
 
 def _some_call(holds: Callable[[Call, Profile], bool]) -> Callable[[Case, Profile], bool]:
@@ -231,32 +241,63 @@ _LIGHTNING_BLOCK = 256
 
 
 def _lightning_behind_a_state(case: Case, profile: Profile) -> bool:
-    """All that is wrong are outputs of lightning attention of tokens that have a state before their block, and there is a decay."""
+    """All that is wrong are outputs of lightning attention of tokens that have a state before their block, as `_with_a_decay_too_little` has them."""
     wrong = [execution for execution in _calls_of(case, profile) if execution.deviates]
     for execution in wrong:
-        batch = execution.call.named
-        if execution.call.function != "Recurrences.linear_chunk" or batch["g"] is None:
+        call, expected = execution.call, execution.expected
+        if call.function != "Recurrences.linear_chunk" or call.named["g"] is None:
             return False
-        starts, states = batch["query_start_loc"].values(), batch["has_state"].values()
-
-        def is_behind(token: int, starts: Sequence[int] = starts, states: Sequence[int] = states) -> bool:
-            row = max(number for number, start in enumerate(starts[:-1]) if start <= token)
-            return bool(states[row]) or token - starts[row] >= _LIGHTNING_BLOCK
-
-        expected = execution.expected
-        if isinstance(expected, Returned) and isinstance(expected.value, Bounded):
-            right = expected.value
-            near = tuple(
-                (at, value, inf if is_behind(right.index(at)[0]) else bound)
-                for at, value, bound in right.near
-            )
-            if not execution.is_as(replace(expected, value=replace(right, near=near))):
+        defective = _with_a_decay_too_little(execution)
+        if not execution.is_as(defective):
+            return False
+        if not (isinstance(expected, Returned) and isinstance(expected.value, Bounded)):
+            # The bytes of another call are expected: they differ first in an output that the defect changes.
+            assert isinstance(defective.value, Bounded)
+            right = answer(call, execution.memory, profile)
+            assert isinstance(right, Returned)
+            assert isinstance(right.value, Bounded)
+            changed = [
+                defective.value.index(at)
+                for (at, *new), (_, *old) in zip(defective.value.near, right.value.near, strict=True)
+                if new != old
+            ]
+            difference = outcome_difference(expected, execution.actual, places=False)
+            if difference is None or difference.index not in changed:
                 return False
-            continue
-        difference = outcome_difference(expected, execution.actual, places=False)
-        if difference is None or not difference.index or not is_behind(difference.index[0]):
-            return False
     return bool(wrong)
+
+
+def _with_a_decay_too_little(execution: ExecutedCall) -> Returned:
+    """What the defect makes of a call: the part of an output that a state before its block has in it decays by a token too little."""
+    call, memory, profile = execution.call, execution.memory, execution.profile
+    starts, slots = call.named["query_start_loc"].values(), call.named["slots"].values()
+    gates = FloatMemory(dict(memory)).nested(call.named["g"])
+    right = answer(call, memory, profile)
+    assert isinstance(right, Returned)
+    assert isinstance(right.value, Bounded)
+    near = list(right.value.near)
+    for first, end, slot in zip(starts, starts[1:], slots, strict=False):
+        for start in range(first, end, _LIGHTNING_BLOCK):
+            # The block as the only row, without a state.
+            block: dict[str, Tensor] = {
+                "query_start_loc": Tensor("int32", (2,), (start, min(end, start + _LIGHTNING_BLOCK))),
+                "slots": Tensor("int32", (1,), (slot,)),
+                "has_state": Tensor("bool", (1,), (0,)),
+            }
+            alone = call
+            for name, tensor in block.items():
+                alone = _with_argument(alone, name, tensor)
+            own = answer(alone, memory, profile)
+            assert isinstance(own, Returned)
+            assert isinstance(own.value, Bounded)
+            for place, (at, part, part_bound) in enumerate(own.value.near):
+                token, head, *_ = own.value.index(at)
+                _, value, bound = near[place]
+                if isfinite(part_bound) and (value, bound) != (part, part_bound):
+                    less = exp(-gates[token][head])
+                    wrong = part + less * (value - part)
+                    near[place] = at, wrong, less * bound + abs(less - 1.0) * part_bound
+    return replace(right, value=replace(right.value, near=tuple(near)))
 
 
 FUNCTIONS: Mapping[str, Condition] = {
