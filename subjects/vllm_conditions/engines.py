@@ -463,6 +463,19 @@ def _has_all_but_the_state(s: RecordedScenario) -> bool:
     )
 
 
+def _lacks_a_state_before_a_tail(s: RecordedScenario) -> bool:
+    """Whether the request should begin inside of a block, and before its step host memory had no state at the block's begin in some recurrent group."""
+    size, tokens, count = s.settings["block_size"], s.tokens, s.wrong["tokens"]
+    boundary = count // size * size
+    saved = s.returned[-2]["saved"] if len(s.returned) > 1 else ()
+    having = {
+        group
+        for group, _, name, there in saved
+        if there == boundary and tokens[name][:boundary] == tokens[s.request][:boundary]
+    }
+    return 0 < boundary < count and not having.issuperset(range(1, 1 + len(s.settings["kinds"])))
+
+
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
     """Whether the request had no part in a step behind a decode, and did not begin again since."""
     decodes = left_out = False
@@ -575,6 +588,9 @@ ENGINES: Mapping[str, Condition] = {
     "saves_for_ever": of_scenario(lambda s: s.settings["connector"] == "simple-lazy", _saves_for_ever),
     "has_all_but_the_state": of_scenario(
         lambda s: s.settings["connector"] == "nixl" and s.law == "hit", _has_all_but_the_state
+    ),
+    "lacks_a_state_before_a_tail": of_scenario(
+        lambda s: s.settings["connector"] == "offloading" and s.law == "hit", _lacks_a_state_before_a_tail
     ),
     "reset_again_before_a_step": of_scenario(
         lambda s: s.settings["connector"] == "offloading", _reset_again_before_a_step

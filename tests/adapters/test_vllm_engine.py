@@ -126,6 +126,20 @@ def saved_behind(
     return replace(case, actual=(*case.actual[: -len(tables)], *steps))
 
 
+def found_in_host(count: int, *keys: tuple[int, int], **settings: Any) -> Case:
+    """A request that should begin behind so many tokens, where host memory had blocks of these groups and tokens of it before."""
+    chosen: dict[str, Any] = {"law": "hit", "connector": "offloading", "block_size": 4, "kinds": ("mamba1",)}
+    case = ends_with(ANOTHERS, rows=(PROMPT, PROMPT), prompt=9, tokens=count, **(chosen | settings))
+    saved = tuple((group, 0, "r1", tokens) for group, tokens in keys)
+    ended = [outcome.value for outcome in case.actual[-2:] if isinstance(outcome, Returned)]
+    steps = [
+        Returned(record("LiveStep", **dict(value.fields), saved=saved, outputs={}))
+        for value in ended
+        if isinstance(value, Record)
+    ]
+    return replace(case, actual=(*case.actual[:-2], *steps))
+
+
 RUNS = (("r1", 0, 0, 1),)
 SENT: dict[str, Any] = {"law": "hit", "connector": "nixl", "prompt": 5}
 
@@ -655,6 +669,11 @@ def goes_on_behind_a_pause(
         ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 2),), ()), **SENT), False),
         ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 4),), ()), **(SENT | {"prompt": 6})), False),
         ("has_all_but_the_state", saved_behind(RUNS, RUNS, hits=(((0, 2, "r1", 4),), ()), **(SENT | {"connector": "simple"})), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6)), True),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (1, 4), (0, 6), (1, 6)), False),
+        ("lacks_a_state_before_a_tail", found_in_host(8, (0, 4), (0, 8), (1, 8)), False),
+        ("lacks_a_state_before_a_tail", found_in_host(3, (0, 3), (1, 3)), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6), connector="simple"), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=9, rows=(FILLED,), **STORED), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=4, rows=(FILLED,), **STORED), False),
