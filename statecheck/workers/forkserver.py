@@ -45,8 +45,8 @@ _TRIES = 3
 NO_DEVICE = ""
 """In place of a device: neither torch nor Triton is imported."""
 _WORKER = f"{__package__}.server:main"
-_LOOK_SECONDS = 1.0
-"""Between two looks at how long threads waited for a core. Most calls end before the first."""
+_LOOK_SECONDS, _LOOKS = 1.0, 10
+"""Between two looks at how long threads waited for a core, at least so many within a limit. Most calls end before the first; waits before it count as time that a call had."""
 _MOST_TIMES_LIMIT = 20.0
 """A process that waits for cores alone, as threads do that spin, hangs after so many times its limit."""
 
@@ -124,17 +124,18 @@ class CoreWaits:
     starts and ends between two looks is not seen. Nothing is seen where the system does not say it.
 
     Args:
+        every: seconds between two looks at least.
         proc: where the system tells of its processes.
     """
 
-    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        self._pid, self._proc = pid, proc
+    def __init__(self, pid: int, every: float = _LOOK_SECONDS, proc: Path = Path("/proc")) -> None:
+        self._pid, self._every, self._proc = pid, every, proc
         self._before, self._looked_at, self._seconds = self._by_thread(), time.monotonic(), 0.0
 
     def look(self, most: float) -> float:
         """Seconds until now, at most so many. The system may tell of a long wait at its end alone."""
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_SECONDS / 2:
+        if now - self._looked_at >= self._every / 2:
             before, self._before, self._looked_at = self._before, self._by_thread(), now
             grown = (waited - before.get(thread, 0.0) for thread, waited in self._before.items())
             self._seconds += max(grown, default=0.0)
@@ -182,9 +183,9 @@ class Forked:
         self.join(0.0)
         return self.exitcode is None
 
-    def core_waits(self) -> CoreWaits:
+    def core_waits(self, every: float = _LOOK_SECONDS) -> CoreWaits:
         """How long it waits for a core from now on."""
-        return CoreWaits(self.pid)
+        return CoreWaits(self.pid, every)
 
     def wait_for_message(self, pipe: Connection, limit: float) -> bool:
         """Wait until there is something to read from its pipe, or so many seconds are over; those without a core do not count.
@@ -192,12 +193,12 @@ class Forked:
         Raises:
             OSError: the pipe is closed.
         """
-        began = time.monotonic()
-        if pipe.poll(min(limit, _LOOK_SECONDS)):
+        began, every = time.monotonic(), min(_LOOK_SECONDS, limit / _LOOKS)
+        if pipe.poll(every):
             return True
-        waits = self.core_waits()
+        waits = self.core_waits(every)
         while (rest := limit + waits.look(most=limit * _MOST_TIMES_LIMIT) - (time.monotonic() - began)) > 0.0:
-            if pipe.poll(min(rest, _LOOK_SECONDS)):
+            if pipe.poll(min(rest, every)):
                 return True
         return False
 

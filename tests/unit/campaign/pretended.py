@@ -118,7 +118,7 @@ class _Process:
         return self._actor.exitcode
 
     def core_waits(self) -> CoreWaits:
-        return CoreWaits(self.pid, Path("/none"))
+        return CoreWaits(self.pid, proc=Path("/none"))
 
     def _live(self) -> None:
         actor = self._actor

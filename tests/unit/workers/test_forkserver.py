@@ -115,10 +115,10 @@ def test_the_wait_for_a_core_is_of_the_thread_of_a_process_and_its_children_that
     monkeypatch.setattr(time, "monotonic", lambda: now)
     wait(10, 1, t0=5.0, t1=70.0)
     wait(99, 1, t0=8.0)
-    waits = CoreWaits(10, tmp_path)
+    waits = CoreWaits(10, proc=tmp_path)
     wait(10, 1, t0=6.0, t1=70.5)
     wait(99, 1, t0=1000.0)
-    assert waits.look(most=100.0) == 0.0  # it looks once in a second at most
+    assert waits.look(most=100.0) == 0.0  # it has looked at this moment
     now = 1.0
     assert waits.look(most=100.0) == 1.0
     # A compiler that the process started, and a program of the compiler's.
@@ -127,4 +127,4 @@ def test_the_wait_for_a_core_is_of_the_thread_of_a_process_and_its_children_that
     now = 2.0
     assert waits.look(most=100.0) == 4.0
     assert waits.look(most=2.0) == 2.0
-    assert CoreWaits(10, tmp_path / "none").look(most=100.0) == 0.0
+    assert CoreWaits(10, proc=tmp_path / "none").look(most=100.0) == 0.0
