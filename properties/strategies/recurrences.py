@@ -208,6 +208,8 @@ class Batch:
             if self.function in self.profile.lightning and name == "decay":
                 # Its chunks have four times as many tokens.
                 found = replace(found, unit=found.unit * DOCUMENTS.chunk / LIGHTNING_CHUNK)
+        if name == "dt" and {"slow", "softplus"} <= self.options and self.function in CHUNKED:
+            found = _SOME_LONG_TIMES
         if name == "g" and "short memory" in self.options and self.function in CHUNKED:
             found = _SHORT_MEMORY
         if "steep" in self.options:
@@ -536,6 +538,8 @@ class Batch:
             found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
         if found.function in self.profile.lightning:
             found = found._as_lightning()
+        if found.function in self.profile.chunks_of_batches and self.seed % 3 == 0 and len(found.rows) > 1:
+            found = found._one_behind_a_chunk()
         if found.is_conv:
             found = replace(found, rows=tuple(row.with_one_slot() for row in found.rows))
         if found.function in self.profile.without_drafts and found.drafts is not None:
@@ -555,15 +559,28 @@ class Batch:
             for row in self.rows
         ]
         heads = 1 if longest.length > _MOST_TOKENS else 2
+        # Otherwise nothing of a state before its block is left behind three sub-chunks.
+        is_slow = longest.length in _LONG_LIGHTNING and "steep" not in self.options
         is_short = self.function in RECURRENT and self.drafts is None
         width = _LIGHTNING_WIDTHS[self.seed % 2 if is_short else 0]
         return replace(
             self,
             sizes=Sizes(heads, heads, width, width),
             dtype="float32",
-            options=self.options | {"constant decay"},
+            options=self.options | {"constant decay", *(("slow",) if is_slow else ())},
             rows=tuple(replace(row, length=length) for row, length in zip(self.rows, lengths, strict=True)),
         )
+
+    def _one_behind_a_chunk(self) -> Batch:
+        """The same with a second row that goes on from a state one token behind the begin of a chunk: the first row has whole chunks and a token."""
+        first = next((at for at, row in enumerate(self.rows) if row.slots is not None), 0)
+        rows = [
+            replace(row, length=row.length // self.chunk * self.chunk + 1)
+            if at == first
+            else replace(row, is_fresh=False)
+            for at, row in enumerate(self.rows)
+        ]
+        return replace(self, rows=tuple(rows))
 
     def far_away(self) -> Batch:
         """The same in a pool whose used slots begin behind 2**31 elements."""
@@ -636,6 +653,8 @@ _SLOW = {
     **dict.fromkeys(("g", "decay"), Numbers(-4, 0, 2.0**-7)),
     "A": Numbers(-8, -1, 2.0**-7),
 }
+_SOME_LONG_TIMES = Numbers(16, 40, 0.125, every=6)
+"""Where a softplus is nearly a line, what is left of a state shows the rest. Most tokens have none, so that a state decays as slowly as with other times."""
 _SIGNED = ("x", "q", "k", "v", "B", "C", "D", "state")
 """Inputs that are not negative with "one sign". The recurrence on absolute values, which the bound is computed from, is the recurrence then."""
 _SHORT_MEMORY = Numbers(-16, -4, 0.0625)
@@ -666,7 +685,7 @@ _SMALL = (
     *(Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8)),
     *(Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40), Sizes(1, 1, 68, 2)),
 )
-_TILES = (Sizes(1, 1, 8, 8), Sizes(1, 2, 16, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 8, 72), Sizes(1, 1, 200, 2))
+_TILES = (Sizes(1, 1, 8, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 200, 2), Sizes(1, 1, 8, 72), Sizes(1, 2, 16, 8))
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
 _GATED_WIDTH = 3
 """Weights of the convolutions of LFM2, which have neither a bias nor an activation."""
