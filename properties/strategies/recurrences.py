@@ -538,7 +538,7 @@ class Batch:
             found = replace(found, sizes=replace(found.sizes, value_heads=found.sizes.heads))
         if found.function in self.profile.lightning:
             found = found._as_lightning()
-        if found.function in self.profile.chunks_of_batches and self.seed % 3 == 0 and len(found.rows) > 1:
+        if found.function in self.profile.chunks_of_batches and self.seed % 3 == 0:
             found = found._one_behind_a_chunk()
         if found.is_conv:
             found = replace(found, rows=tuple(row.with_one_slot() for row in found.rows))
@@ -559,8 +559,8 @@ class Batch:
             for row in self.rows
         ]
         heads = 1 if longest.length > _MOST_TOKENS else 2
-        # Otherwise nothing of a state before its block is left behind three sub-chunks.
-        is_slow = longest.length in _LONG_LIGHTNING and "steep" not in self.options
+        # With other decays nothing of a state before its block is left behind three sub-chunks. With these it hardly matters by how many tokens a state decays.
+        is_slow = longest.length in _LONG_LIGHTNING and "steep" not in self.options and bool(self.seed % 3)
         is_short = self.function in RECURRENT and self.drafts is None
         width = _LIGHTNING_WIDTHS[self.seed % 2 if is_short else 0]
         return replace(
@@ -572,14 +572,14 @@ class Batch:
         )
 
     def _one_behind_a_chunk(self) -> Batch:
-        """The same with a second row that goes on from a state one token behind the begin of a chunk: the first row has whole chunks and a token."""
-        first = next((at for at, row in enumerate(self.rows) if row.slots is not None), 0)
-        rows = [
-            replace(row, length=row.length // self.chunk * self.chunk + 1)
-            if at == first
-            else replace(row, is_fresh=False)
-            for at, row in enumerate(self.rows)
-        ]
+        """The same with a second request that goes on from a state one token behind the begin of a chunk: whole chunks, or none, and a token lie before it."""
+        real = [at for at, row in enumerate(self.rows) if row.slots is not None]
+        if len(real) < 2:
+            return self
+        rows = list(self.rows)
+        rows[: real[1]] = [replace(row, length=0) if row.slots is None else row for row in rows[: real[1]]]
+        rows[real[0]] = replace(rows[real[0]], length=rows[real[0]].length // self.chunk * self.chunk + 1)
+        rows[real[1]] = replace(rows[real[1]], is_fresh=False)
         return replace(self, rows=tuple(rows))
 
     def far_away(self) -> Batch:
@@ -654,7 +654,7 @@ _SLOW = {
     "A": Numbers(-8, -1, 2.0**-7),
 }
 _SOME_LONG_TIMES = Numbers(16, 40, 0.125, every=6)
-"""Where a softplus is nearly a line, what is left of a state shows the rest. Most tokens have none, so that a state decays as slowly as with other times."""
+"""Where a softplus is nearly a line, what is left of a state shows the rest. `dt` is 0 for most tokens, so that a state decays as slowly as with other times."""
 _SIGNED = ("x", "q", "k", "v", "B", "C", "D", "state")
 """Inputs that are not negative with "one sign". The recurrence on absolute values, which the bound is computed from, is the recurrence then."""
 _SHORT_MEMORY = Numbers(-16, -4, 0.0625)
@@ -685,14 +685,24 @@ _SMALL = (
     *(Sizes(1, 1, 4, 2), Sizes(1, 2, 3, 5), Sizes(2, 4, 8, 8)),
     *(Sizes(1, 1, 2, 36), Sizes(1, 2, 3, 40), Sizes(1, 1, 68, 2)),
 )
-_TILES = (Sizes(1, 1, 8, 8), Sizes(2, 4, 8, 8), Sizes(1, 1, 200, 2), Sizes(1, 1, 8, 72), Sizes(1, 2, 16, 8))
+_MANY_KEYS = Sizes(1, 1, 200, 2)
+_TILES = (
+    Sizes(1, 1, 8, 8),
+    Sizes(2, 4, 8, 8),
+    _MANY_KEYS,
+    Sizes(1, 1, 8, 72),
+    Sizes(1, 2, 16, 8),
+    _MANY_KEYS,
+)
 _MANY_CHANNELS, _FEW_TOKENS = 260, 10
 _GATED_WIDTH = 3
 """Weights of the convolutions of LFM2, which have neither a bias nor an activation."""
 _MANY_TOKENS = 8200
 """More than a table of 1,024 programs of eight tokens has."""
-_MOST_HEADS, _MANY_PAIRS, _PAST_A_CHUNK = 4, 257, 65
-"""`Profile.large_grids` tells of more pairs of a chunk and a head than 256. One row has a second chunk."""
+_MOST_HEADS = 4
+"""Heads of functions that are not in `Profile.large_grids`."""
+_MANY_PAIRS, _PAST_A_CHUNK = 257, 65
+"""More pairs of a chunk and a head than 256, see `Profile.large_grids`, and the tokens of a row with a second chunk."""
 _CHANNELS = tuple(
     Sizes(channels, channels, width, 1)
     for channels in (3, _MANY_CHANNELS, _MANY_CHANNELS)
@@ -776,7 +786,7 @@ def batches(
     Args:
         drafts: whether rows have drafts; None: either.
         padding: whether there are rows and tokens of padding.
-        many_programs: whether a convolution may have a prompt that fills a table of programs, and KDA more heads than a small grid has.
+        many_programs: whether a convolution may have a prompt that fills a table of programs, and KDA, where `Profile.large_grids` names it, many heads.
     """
     has_drafts = group is RECURRENT and (draw(st.booleans()) if drafts is None else drafts)
     most_drafts = draw(st.sampled_from((0, 1, 2, 3, 3))) if has_drafts else None

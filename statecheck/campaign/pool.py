@@ -39,6 +39,8 @@ _ALIVE_SECONDS = 1.0
 _LONGEST_LOOK_SECONDS = 1.0
 _SILENCE_SECONDS = 0.5
 """A worker that is silent for less is not asked whether it had a core."""
+_MOST_EXCUSED = 0.95
+"""The share of a silence that may be waits for a core: of many threads that spin, some thread waits always."""
 
 
 class WorkerPool:
@@ -195,7 +197,8 @@ class WorkerHandle:
         self._looked_at = now
         if self._passed >= _SILENCE_SECONDS and self._waits is None:
             self._waits = self.process.core_waits()
-        self.silence = self._passed - (self._waits.look(most=self._passed) if self._waits else 0.0)
+        most = self._passed * _MOST_EXCUSED
+        self.silence = self._passed - (self._waits.look(most) if self._waits else 0.0)
         if not self.ready:
             limit, what = limits.CAMPAIGN_START, "a worker was not ready"
         elif self.task is None:

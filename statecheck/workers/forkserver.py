@@ -121,7 +121,7 @@ class CoreWaits:
     """How long a process waits for a core: of its threads, and of those of the processes below it, the thread that waits longest.
 
     A call may wait for another thread, or for a compiler, and has less time than the clock says as soon as these have no core. A process that
-    starts and ends between two looks is not seen. Nothing is seen where the system does not say it.
+    starts and ends between two looks is not seen, nor a process of the fork server for which this process waits. Nothing is seen where the system does not say it.
 
     Args:
         every: seconds between two looks at least.

@@ -464,16 +464,20 @@ def _has_all_but_the_state(s: RecordedScenario) -> bool:
 
 
 def _lacks_a_state_before_a_tail(s: RecordedScenario) -> bool:
-    """Whether the request should begin inside of a block, and before its step host memory had no state at the block's begin in some recurrent group."""
+    """Whether the request begins before the block inside of which it should begin, and before its step host memory had all that this takes, but in some recurrent group no state at the block's begin."""
     size, tokens, count = s.settings["block_size"], s.tokens, s.wrong["tokens"]
-    boundary = count // size * size
-    saved = s.returned[-2]["saved"] if len(s.returned) > 1 else ()
-    having = {
-        group
-        for group, _, name, there in saved
-        if there == boundary and tokens[name][:boundary] == tokens[s.request][:boundary]
+    boundary, recurrent = count // size * size, range(1, 1 + len(s.settings["kinds"]))
+    had = {
+        (group, there)
+        for group, _, name, there in (s.returned[-2]["saved"] if len(s.returned) > 1 else ())
+        if tokens[name][:there] == tokens[s.request][:there]
     }
-    return 0 < boundary < count and not having.issuperset(range(1, 1 + len(s.settings["kinds"])))
+    needed = {
+        *((0, at) for at in range(size, boundary + 1, size)),
+        *((group, count) for group in (0, *recurrent)),
+    }
+    begins = s.steps[-1][s.request]["computed"] < boundary < count
+    return begins and needed <= had and not had.issuperset((group, boundary) for group in recurrent)
 
 
 def _sat_out_with_a_ring(s: RecordedScenario) -> bool:
@@ -590,7 +594,12 @@ ENGINES: Mapping[str, Condition] = {
         lambda s: s.settings["connector"] == "nixl" and s.law == "hit", _has_all_but_the_state
     ),
     "lacks_a_state_before_a_tail": of_scenario(
-        lambda s: s.settings["connector"] == "offloading" and s.law == "hit", _lacks_a_state_before_a_tail
+        lambda s: (
+            s.settings["connector"] == "offloading"
+            and s.law == "hit"
+            and not (s.settings["num_spec"] and s.settings["method"] == "eagle")
+        ),
+        _lacks_a_state_before_a_tail,
     ),
     "reset_again_before_a_step": of_scenario(
         lambda s: s.settings["connector"] == "offloading", _reset_again_before_a_step

@@ -238,33 +238,24 @@ def _one_group_for_unequal_ranks(case: Case, profile: Profile) -> bool:
 
 _LIGHTNING_BLOCK = 256
 """Tokens of a block of lightning attention, behind each of which a state is computed."""
+_FLOAT32 = 2.0**-22
+"""Four roundings of float32."""
 
 
 def _lightning_behind_a_state(case: Case, profile: Profile) -> bool:
     """All that is wrong are outputs of lightning attention of tokens that have a state before their block, as `_with_a_decay_too_little` has them."""
     wrong = [execution for execution in _calls_of(case, profile) if execution.deviates]
-    for execution in wrong:
-        call, expected = execution.call, execution.expected
-        if call.function != "Recurrences.linear_chunk" or call.named["g"] is None:
-            return False
-        defective = _with_a_decay_too_little(execution)
-        if not execution.is_as(defective):
-            return False
-        if not (isinstance(expected, Returned) and isinstance(expected.value, Bounded)):
-            # The bytes of another call are expected: they differ first in an output that the defect changes.
-            assert isinstance(defective.value, Bounded)
-            right = answer(call, execution.memory, profile)
-            assert isinstance(right, Returned)
-            assert isinstance(right.value, Bounded)
-            changed = [
-                defective.value.index(at)
-                for (at, *new), (_, *old) in zip(defective.value.near, right.value.near, strict=True)
-                if new != old
-            ]
-            difference = outcome_difference(expected, execution.actual, places=False)
-            if difference is None or difference.index not in changed:
-                return False
-    return bool(wrong)
+    differences = [outcome_difference(one.expected, one.actual, places=one.device != "cpu") for one in wrong]
+    # What a property states of several calls, as that they leave the same bytes, holds with the defect, too.
+    observed = {difference.seen for difference in differences if difference is not None}
+    if case.failure is None or case.failure.observed not in observed:
+        return False
+    return all(
+        execution.call.function == "Recurrences.linear_chunk"
+        and execution.call.named["g"] is not None
+        and execution.is_as(_with_a_decay_too_little(execution))
+        for execution in wrong
+    )
 
 
 def _with_a_decay_too_little(execution: ExecutedCall) -> Returned:
@@ -296,7 +287,9 @@ def _with_a_decay_too_little(execution: ExecutedCall) -> Returned:
                 if isfinite(part_bound) and (value, bound) != (part, part_bound):
                     less = exp(-gates[token][head])
                     wrong = part + less * (value - part)
-                    near[place] = at, wrong, less * bound + abs(less - 1.0) * part_bound
+                    # The bound of the state's part alone grows with the part.
+                    behind = max(bound - part_bound, 0.0) + _FLOAT32 * abs(value - part)
+                    near[place] = at, wrong, part_bound + less * behind
     return replace(right, value=replace(right.value, near=tuple(near)))
 
 

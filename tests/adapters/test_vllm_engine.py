@@ -126,10 +126,11 @@ def saved_behind(
     return replace(case, actual=(*case.actual[: -len(tables)], *steps))
 
 
-def found_in_host(count: int, *keys: tuple[int, int], **settings: Any) -> Case:
-    """A request that should begin behind so many tokens, where host memory had blocks of these groups and tokens of it before."""
+def found_in_host(count: int, *keys: tuple[int, int], begins: int = 0, **settings: Any) -> Case:
+    """A request that begins behind `begins` tokens and should begin behind `count`, where host memory had blocks of these groups and tokens of the request before."""
     chosen: dict[str, Any] = {"law": "hit", "connector": "offloading", "block_size": 4, "kinds": ("mamba1",)}
-    case = ends_with(ANOTHERS, rows=(PROMPT, PROMPT), prompt=9, tokens=count, **(chosen | settings))
+    rows: tuple[Row, ...] = (PROMPT, (begins, 3, 0, True))
+    case = ends_with(ANOTHERS, rows=rows, prompt=9, tokens=count, **(chosen | settings))
     saved = tuple((group, 0, "r1", tokens) for group, tokens in keys)
     ended = [outcome.value for outcome in case.actual[-2:] if isinstance(outcome, Returned)]
     steps = [
@@ -672,6 +673,10 @@ def goes_on_behind_a_pause(
         ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6)), True),
         ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (1, 4), (0, 6), (1, 6)), False),
         ("lacks_a_state_before_a_tail", found_in_host(8, (0, 4), (0, 8), (1, 8)), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6)), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6), begins=4), False),
+        ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6), num_spec=1, method="eagle"), False),
         ("lacks_a_state_before_a_tail", found_in_host(3, (0, 3), (1, 3)), False),
         ("lacks_a_state_before_a_tail", found_in_host(6, (0, 4), (0, 6), (1, 6), connector="simple"), False),
         ("placeholders_in_a_store", ends_with(OWN, law="saved", tokens=8, rows=(FILLED,), **STORED), True),

@@ -94,7 +94,7 @@ def hunt(
             except (Falsified, Flaky):
                 if not cases:
                     raise
-                # It may pass when it is tried again, where requests to a server have another order in time.
+                # An example may pass when it is run again, because requests reach a server in another order.
                 return Catch(log.examples[0], failing, cases[-1])
             if not context.known_failures:
                 break
