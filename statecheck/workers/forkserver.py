@@ -144,23 +144,32 @@ class CoreWaits:
     def _by_thread(self) -> dict[str, float]:
         found = {}
         for pid in self._family():
-            for path in self._proc.glob(f"{pid}/task/*/schedstat"):
+            tasks = self._proc / str(pid) / "task"
+            for thread in _names_in(tasks):
                 with contextlib.suppress(OSError, IndexError, ValueError):
-                    found[path.parent.name] = int(path.read_text(encoding="ascii").split()[1]) / 1e9
+                    waited = (tasks / thread / "schedstat").read_text(encoding="ascii").split()[1]
+                    found[thread] = int(waited) / 1e9
         return found
 
     def _family(self) -> list[int]:
         """The process and all below it."""
         children: dict[int, list[int]] = {}
-        for path in self._proc.glob("[0-9]*/stat"):
+        for name in filter(str.isdecimal, _names_in(self._proc)):
             with contextlib.suppress(OSError, IndexError, ValueError):
                 # The name of a program may have spaces and brackets in it.
-                parent = int(path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(path.parent.name))
+                about = (self._proc / name / "stat").read_text(encoding="ascii", errors="replace")
+                children.setdefault(int(about.rpartition(")")[2].split()[1]), []).append(int(name))
         family = [self._pid]
         for pid in family:
             family += children.get(pid, [])
         return family
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What is in a folder of the system: nothing where there is no such folder, or its process has ended."""
+    with contextlib.suppress(OSError):
+        return [path.name for path in folder.iterdir()]
+    return []
 
 
 class Forked:
