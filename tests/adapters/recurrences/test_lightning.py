@@ -35,9 +35,9 @@ def example(*fresh: bool) -> tuple[tuple[Step, ...], Returned, Outputs, Outputs]
     sizes, options = Sizes(1, 1, 4, 2), frozenset({"decay", "constant decay"})
     steps = tuple(Batch("linear_chunk", sizes, rows, 2, options=options).of_release(PROFILE).steps())
     follower = Follower(rules_of(PROFILE))
-    *told, call = steps
+    *preparation, call = steps
     assert isinstance(call, Call)
-    for step in told:
+    for step in preparation:
         follower.learn(step, None)
     memory, asked = FloatMemory(dict(follower.memory.known(call))), follower.resolved_call(call)
     assert asked is not None

@@ -70,6 +70,21 @@ def test_time_in_which_the_coordinator_or_the_worker_did_not_run_does_not_count(
     assert (lost.why, lost.from_outside) == ("no answer within 30.2 s", False)
 
 
+def test_a_worker_with_a_thread_that_waits_for_a_core_all_the_time_is_lost_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    process = SimpleNamespace(pid=1, core_waits=lambda: SimpleNamespace(look=lambda most: most))
+    pipe = SimpleNamespace(send=lambda task: None)
+    worker = WorkerHandle(cast(Any, process), cast(Any, pipe), Gpu(""), ready=True)
+    worker.assign(Explore(EXACT, 1, 1))
+    looks = 0
+    while worker.overdue(1.0) is None and looks < 100:
+        now, looks = now + 0.5, looks + 1
+    assert 2 < looks < 100
+
+
 def hangs(task: Explore, actor: Actor) -> None:
     """No answer, where the subject runs in the worker's process."""
     if not task.isolated:
