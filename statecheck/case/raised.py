@@ -84,6 +84,7 @@ _SIGNS = (
     ("misaligned", MISALIGNED),
     ("out of memory", MEMORY),
 )
+_LACKS_OF_MEMORY = ("out of memory", "cublas_status_alloc_failed")
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,13 @@ def fault_of_kind(kind: str) -> Fault:
 
 
 def wants_memory(name: str, message: str) -> bool:
-    """Whether an exception, by the name of its type and what it says, is about a lack of the device's memory."""
-    return name == "OutOfMemoryError" or (name == "AcceleratorError" and "out of memory" in message.lower())
+    """Whether an exception, by the name of its type and what it says, is about a lack of the device's memory.
+
+    Triton, and libraries that torch calls, raise RuntimeError with the name of the device's library in its message.
+    """
+    said = message.lower()
+    names_device = name == "AcceleratorError" or (name == "RuntimeError" and ("cuda" in said or "hip" in said))
+    return name == "OutOfMemoryError" or (names_device and any(sign in said for sign in _LACKS_OF_MEMORY))
 
 
 def fault_of_error(text: str) -> Fault:
