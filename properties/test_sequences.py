@@ -17,6 +17,7 @@ from properties.strategies.sequences import (
     LONGEST,
     OPERATIONS,
     SAVED,
+    SEQUENCES,
     SOURCE,
     Again,
     Cancel,
@@ -216,8 +217,13 @@ class SequenceRun:
             self.places[DROPPED] = (context, sequence)
 
     def reorder(self, event: Reorder) -> None:
+        """An order of all sequences without a repetition is one of those that have tokens, where these are the first ones."""
         for context, _ in self.of(0):
-            self.take("reorder", context=context, order=event.order)
+            numbers = sorted(number for owner, number in self.lengths if owner == context)
+            repeats = len(set(event.order)) < SEQUENCES
+            order = event.order if repeats else [number for number in event.order if number in numbers]
+            if repeats or numbers == [*range(len(numbers))]:
+                self.take("reorder", context=context, order=tuple(order))
 
     def generate(self, event: Generate) -> None:
         for context, sequence in self.of(event.sequence):

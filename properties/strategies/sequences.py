@@ -95,7 +95,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Reorder:
-    """Sequence i has what sequence `order[i]` had."""
+    """Sequence i has what sequence `order[i]` had; an order of all sequences without a repetition stands for those that have tokens."""
 
     order: Numbers
 
@@ -273,8 +273,12 @@ OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
         ),
     ),
     "drop": st.one_of(_each(_DROPS), st.tuples(_DROPS, _grows(DROPPED))),
+    # As the beams of a search; or without a repetition, which draws by themselves seldom are.
     "reorder": _each(
-        st.lists(_SEQUENCE, min_size=1, max_size=SEQUENCES).map(lambda order: Reorder(tuple(order)))
+        st.one_of(
+            st.lists(_SEQUENCE, min_size=1, max_size=SEQUENCES).map(tuple),
+            st.permutations(range(SEQUENCES)).map(tuple),
+        ).map(Reorder)
     ),
     "generate": _each(
         st.builds(

@@ -133,7 +133,9 @@ def wants_memory(name: str, message: str) -> bool:
     Triton, and libraries that torch calls, raise RuntimeError with the name of the device's library in its message.
     """
     said = message.lower()
-    names_device = name == "AcceleratorError" or (name == "RuntimeError" and ("cuda" in said or "hip" in said))
+    names_device = name == "AcceleratorError" or (
+        name == "RuntimeError" and ("cuda" in said or "hip" in said)
+    )
     return name == "OutOfMemoryError" or (names_device and any(sign in said for sign in _LACKS_OF_MEMORY))
 
 

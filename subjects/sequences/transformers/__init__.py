@@ -62,6 +62,8 @@ EFFECTS = {
     "stop: generation ended at a stop token": "generate",
     "cancel: a forward was ended": "cancel",
 }
+# Candidates, and a prompt in chunks, are for `generate` with a cache.
+NEEDS = {"mode": ("history", generation.CACHE), "chunk": ("history", generation.CACHE)}
 ISOLATED = True
 SECONDS = 25.0
 KNOWN = str(Path(__file__).parent.with_name("transformers_known.toml"))
