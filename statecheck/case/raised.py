@@ -7,6 +7,7 @@ run, and everything after it fails with other names.
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 from types import TracebackType
@@ -84,6 +85,7 @@ _SIGNS = (
     ("misaligned", MISALIGNED),
     ("out of memory", MEMORY),
 )
+_DEVICE_LIBRARY = re.compile(r"\b(cuda|hip)\b")
 _LACKS_OF_MEMORY = ("out of memory", "cublas_status_alloc_failed")
 
 
@@ -136,7 +138,7 @@ def wants_memory(name: str, message: str) -> bool:
     names_device = name == "AcceleratorError" or (
         name == "RuntimeError" and ("cuda" in said or "hip" in said)
     )
-    return name == "OutOfMemoryError" or (names_device and any(sign in said for sign in _LACKS_OF_MEMORY))
+    return name == "OutOfMemoryError" or (bool(names_device) and any(sign in said for sign in _LACKS_OF_MEMORY))
 
 
 def fault_of_error(text: str) -> Fault:
