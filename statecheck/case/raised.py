@@ -135,10 +135,10 @@ def wants_memory(name: str, message: str) -> bool:
     Triton, and libraries that torch calls, raise RuntimeError with the name of the device's library in its message.
     """
     said = message.lower()
-    names_device = name == "AcceleratorError" or (
-        name == "RuntimeError" and ("cuda" in said or "hip" in said)
+    of_device = name == "AcceleratorError" or (
+        name == "RuntimeError" and _DEVICE_LIBRARY.search(said) is not None
     )
-    return name == "OutOfMemoryError" or (bool(names_device) and any(sign in said for sign in _LACKS_OF_MEMORY))
+    return name == "OutOfMemoryError" or (of_device and any(sign in said for sign in _LACKS_OF_MEMORY))
 
 
 def fault_of_error(text: str) -> Fault:

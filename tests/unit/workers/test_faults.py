@@ -72,7 +72,7 @@ def test_only_a_process_that_was_killed_is_tried_again() -> None:
         ("RuntimeError", "Triton Error [CUDA]: out of memory", True),
         ("RuntimeError", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
         ("RuntimeError", "Triton Error [CUDA]: an illegal memory access was encountered", False),
-        ("RuntimeError", "the pool is out of memory", False),
+        ("RuntimeError", "the pool of ships is out of memory", False),
         ("ValueError", "blocks = 3, but should be 2: out of memory", False),
     ],
 )
