@@ -34,6 +34,7 @@ EFFECTS = {
     "extend: rows of a batch were padded": "extend",
     "extend: rows that have tokens were merged": "extend",
     "reorder: rows of a batch changed places": "reorder",
+    "reorder: rows left a batch": "reorder",
     "engine: a draft was accepted": "generate",
     "engine: a draft was rejected": "generate",
     "past: the cache of a prompt was continued": "generate",
@@ -163,7 +164,7 @@ def drop(context: MlxContext, sequence: int) -> None:
 
 
 def reorder(context: MlxContext, order: Sequence[int]) -> None:
-    """Rows of a merged cache are filtered, which sorts and repeats them."""
+    """Rows of a merged cache are filtered, which sorts and repeats them, and leaves some of them out."""
     context.reorder(order)
 
 

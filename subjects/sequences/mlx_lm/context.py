@@ -132,17 +132,18 @@ class MlxContext:
         )
 
     def reorder(self, order: Sequence[int]) -> None:
-        """Merge the sequences, let the merged cache have these of its rows, and take it apart again.
+        """Merge all sequences, let the merged cache have these of its rows, as when requests leave a batch, and take it apart again.
 
         Raises:
             NotImplementedError: a cache cannot be merged.
         """
-        sources = sorted({source for source in order if source in self.caches})
-        tokens = {source: self.tokens[source] for source in sources}
-        if sources:
-            cache = merged([self.caches[source] for source in sources])
-            rows = [sources.index(source) for source in order if source in tokens]
+        tokens = {source: self.tokens[source] for source in sorted(self.caches)}
+        batch = list(tokens)
+        rows = [batch.index(source) for source in order if source in tokens]
+        if rows:
+            cache = merged([self.caches[source] for source in batch])
             self.effects["reorder: rows of a batch changed places"] += rows != sorted(set(rows))
+            self.effects["reorder: rows left a batch"] += len(set(rows)) < len(batch)
             for layer in cache:
                 layer.filter(mx.array(rows))
         row = 0

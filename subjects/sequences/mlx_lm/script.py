@@ -143,18 +143,23 @@ class _Writer:
         yield f"{self._cache(sequence)} = load_prompt_cache({name + '.safetensors'!r})"
 
     def reorder(self, order: Sequence[int]) -> Iterator[str]:
-        sources = sorted({source for source in order if self._cache(source) in self._tokens})
-        held = {source: self._tokens[self._cache(source)] for source in sources}
-        rows = [sources.index(source) for source in order if source in held]
-        targets = [number for number, source in enumerate(order) if source in held]
-        yield from self._merge([self._cache(source) for source in sources])
-        yield f"for layer in batch: layer.filter(mx.array({rows}))"
-        names = ", ".join(map(self._cache, targets))
-        yield f"{names}, = ([layer.extract(row) for layer in batch] for row in range({len(targets)}))"
-        for number, source in enumerate(order):
+        prefix = self._cache(0)[:-1]
+        held = {
+            name: tokens
+            for name, tokens in sorted(self._tokens.items())
+            if name.removeprefix(prefix).isdigit()
+        }
+        taken = {
+            number: self._cache(source) for number, source in enumerate(order) if self._cache(source) in held
+        }
+        if taken:
+            yield from self._merge(list(held))
+            rows = [list(held).index(source) for source in taken.values()]
+            yield f"for layer in batch: layer.filter(mx.array({rows}))"
+            yield f"{', '.join(map(self._cache, taken))}, = ([layer.extract(row) for layer in batch] for row in range({len(taken)}))"
+        for number in range(len(order)):
             self._tokens.pop(self._cache(number), None)
-            if source in held:
-                self._tokens[self._cache(number)] = list(held[source])
+        self._tokens |= {self._cache(number): list(held[source]) for number, source in taken.items()}
 
     def generate(self, sequence: int, n: int, features: Mapping[str, Any]) -> Iterator[str]:
         name = self._cache(sequence)
