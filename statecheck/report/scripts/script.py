@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import indent, shorten, wrap
 from typing import Any
 
-from oracle.sequences import ALL_LOGITS, SequenceTokens, compared_places
+from oracle.sequences import ALL_LOGITS, REUSE, SequenceTokens, compared_places
 from statecheck import rooms
 from statecheck.case import Case
 from statecheck.case.bucket import ExecutedCall, scenarios
@@ -381,6 +381,15 @@ def chosen_by_fresh_runs(tokens, n):
     return found
 
 '''
+_PROCESSED = '''
+def processed(what, reported, tokens):
+    """With the state behind the first tokens at hand, a library processes the others alone, or some anew where it has them all."""
+    known, count = reported or ((), 0)
+    both = min(len(known), len(tokens))
+    if reported and list(known[:both]) == tokens[:both]:
+        equal(f"{what}, tokens processed", count, min(count, len(tokens) - len(known) if both < len(tokens) else getattr(port, "AGAIN", 1)))
+
+'''
 _BY_ANOTHER_MODEL = f"""
 def saved_by_another_model():
     names = list(port.models())
@@ -406,8 +415,8 @@ def sequence_script(case: Case, subject: Subject, root: str) -> str:
     choices = subject.sequences
     assert choices is not None
     body = ""
-    if choices.script is not None:
-        # What the port does not write for the library alone is written for the port.
+    # What the port does not write for the library alone is written for the port: it compares logits and tokens, and neither lengths nor how much was processed.
+    if choices.script is not None and not _law_besides(case):
         with suppress(NotImplementedError):
             body = "".join(_of_library(case, choices.script))
     if not body:
@@ -434,6 +443,12 @@ def framed_sequence(body: str, case: Case, subject: Subject) -> str:
         ending=_ENDING,
         needs="",
     )
+
+
+def _law_besides(case: Case) -> str:
+    """The law that the failure breaks, where that is not about logits or generated tokens."""
+    place = case.failure.place.rpartition(".")[2] if case.failure is not None else ""
+    return place if place in ("length", REUSE) else ""
 
 
 def _of_library(case: Case, script: Any) -> Iterator[str]:
@@ -470,10 +485,12 @@ def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iter
         yield _GREEDY
     if any(call.named.get("damage") == ANOTHER_MODEL for one in taken for call, _ in one):
         yield _BY_ANOTHER_MODEL
-    about_length = case.failure is not None and case.failure.place.endswith("length")
+    law = _law_besides(case)
+    if law == REUSE:
+        yield _PROCESSED
     first = 0
     for number, scenario in enumerate(taken):
-        writer = _Writer(choices, first, about_length=about_length and number == len(taken) - 1)
+        writer = _Writer(choices, first, law if number == len(taken) - 1 else "")
         yield from writer.lines(scenario)
         first += len(writer.contexts)
 
@@ -485,7 +502,8 @@ class _Writer:
     choices: SequenceChoices
     first: int
     """The number of its first context in the script."""
-    about_length: bool
+    law: str
+    """As of `_law_besides`; "" where none is compared."""
     contexts: dict[int, str] = field(default_factory=dict)
     tokens: SequenceTokens = field(default_factory=SequenceTokens)
     _before_the_next: str = ""
@@ -541,13 +559,15 @@ class _Writer:
                     yield f"port.drop({context}, {named['sequence']})"
             else:
                 getattr(self.tokens, name)(number, *named.values())
-        if isinstance(step, Record) and self.about_length:
+        if isinstance(step, Record) and self.law == "length":
             yield from self._lengths(context, number, named)
 
     def _extend(self, invocation: str, number: int, rows: Any, features: Mapping[str, Any]) -> Iterator[str]:
         whole = self.tokens.extend(number, [(sequence, tuple(tokens)) for sequence, tokens in rows])
         yield f"rows = {invocation}"
         for row, ((sequence, new), tokens) in enumerate(zip(rows, whole, strict=True)):
+            if self.law == REUSE:
+                yield self._processed(number, sequence, tokens)
             each = compared_places(len(new)) if features.get(ALL_LOGITS) else [None]
             for at in each:
                 behind = tokens if at is None else tokens[: len(tokens) - len(new) + at + 1]
@@ -570,6 +590,8 @@ class _Writer:
         yield f"chosen = [int(token) for token in {invocation}]"
         n = f"chosen.index(stop) + 1 if stop in chosen else {named['n']}" if "stop" in named else named["n"]
         yield f'equal("number of tokens", len(chosen), {n})'
+        if self.law == REUSE:
+            yield self._processed(number, sequence, before)
         given = self._given(features)
         if given:
             yield "context = port.new(model, seed, **given)"
@@ -585,6 +607,10 @@ class _Writer:
         self.tokens.generate(number, sequence, tuple(chosen), length)
         if length is None:
             yield f"port.drop({context}, {sequence})"
+
+    def _processed(self, number: int, sequence: int, tokens: Sequence[int]) -> str:
+        name = self.contexts[number]
+        return f'processed("sequence {sequence} of {name}", port.reuse({name}, {sequence}), {list(tokens)})'
 
     def _lengths(self, context: str, number: int, named: Mapping[str, Any]) -> Iterator[str]:
         changed = {named[key] for key in ("sequence", "source", "target") if key in named}

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,26 @@ def test_a_script_exits_1_with_the_defect_and_0_without(
     code, printed = run_script(script, tmp_path, SUBJECT_PATH=str(correct))
     # A rollback that was refused is done by the correct port.
     assert code == (2 if "refused" in name else 0), printed
+
+
+def test_lengths_and_tokens_that_are_processed_again_are_compared_even_where_a_port_writes_scripts(
+    port_of: Callable[[str, str], Subject], tmp_path: Path
+) -> None:
+    counted = "    return len(context.states.get(sequence, []))"
+    processed = f"{counted}\n\n\ndef reuse(context, sequence):\n    return [], length(context, sequence) + "
+    for old, new, correct in (
+        (*DEFECTS["a length is one too large"][:2], counted),
+        (counted, processed + "1", processed + "0"),
+    ):
+        subject = port_of(old, new)
+        assert subject.sequences is not None
+        of_library = replace(subject.sequences, script=lambda *_: "compare('nothing', [0.0], [0.0])\n")
+        case = failing(subject, (BEGIN, ONE_TOKEN))
+        script = reported(replace(subject, sequences=of_library), case, tmp_path)
+        assert run_script(script, tmp_path)[0] == 1
+        module = tmp_path / "planted_sequences.py"
+        module.write_text(module.read_text(encoding="utf-8").replace(new, correct), encoding="utf-8")
+        assert run_script(script, tmp_path)[0] == 0
 
 
 def test_a_failure_that_depends_on_earlier_examples_has_their_calls_in_its_script(
