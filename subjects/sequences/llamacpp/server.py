@@ -101,6 +101,7 @@ class ServerContext:
         effects: how often what `EFFECTS` of the port names has happened.
         held: by slot, what it has processed, as `positions` of images; None where that is not known.
         kept: by slot, the length of the prompt whose tail has a checkpoint before it; 0 for none.
+        left: prompts that another prompt has replaced in their slot, and those of cancelled requests: the prompt cache may have them.
         reused: by sequence, what its slot held before its last request, and the tokens of the prompt that the request processed.
     """
 
@@ -110,6 +111,7 @@ class ServerContext:
     marker: str = ""
     effects: Counter[str] = field(default_factory=Counter)
     held: dict[int, list[int] | None] = field(default_factory=dict)
+    left: list[list[int]] = field(default_factory=list)
     kept: dict[int, int] = field(default_factory=dict)
     reused: dict[int, tuple[list[int], int]] = field(default_factory=dict)
     tokens: dict[int, list[int]] = field(default_factory=dict)
@@ -228,13 +230,20 @@ class ServerContext:
         held_now = [*prompt, *(int(token) for token in answer["tokens"][:-1])]
         behind = int(answer.get("tokens_cached", 0)) > len(held_now)
         found["stop: drafts behind the stop token were processed"] += behind
+        if held and held[:1] != prompt[:1]:
+            self.left.append(held)
         self.held[number] = None if behind else held_now
 
     def _note_reuse(self, sequence: int, slot: int, processed: int, *, cache_prompt: bool) -> None:
-        """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states."""
+        """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states.
+
+        The prompt cache takes no prompt that is the beginning of another one that it has, and gives the longer one back, whose state cannot go back (seen with 2026.10.11549).
+        """
         prompt, held = self.positions(self.tokens[sequence]), self.held.get(slot)
         others = [tokens for number, tokens in self.held.items() if number != slot]
         unique = all(tokens is not None and tokens[:1] != prompt[:1] for tokens in others)
+        if self.features.get("prompt_cache", 1):
+            unique &= not any(tokens[: len(held or ())] == held for tokens in self.left)
         self.reused.pop(sequence, None)
         if not (held and unique and cache_prompt and self.used.get(sequence) == slot):
             return
@@ -297,6 +306,7 @@ class ServerContext:
             self.effects["images: a request with an image came between"] += 1
         else:
             return False
+        self.left.append(self.positions(PROMPTS_BETWEEN[request]))
         self.held |= dict.fromkeys(range(self.slots))
         return True
 
@@ -323,6 +333,8 @@ class ServerContext:
         while any(slot["is_processing"] for slot in self.report("/slots")):
             time.sleep(0.002)
         self.effects["cancel: a connection was closed"] += 1
+        cancelled = self.positions([*self.tokens.get(sequence, []), *tokens])
+        self.left += filter(None, [self.held.get(number), cancelled])
         self.held[number] = None
 
     def fork(self, source: int, target: int) -> None:

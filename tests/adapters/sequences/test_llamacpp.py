@@ -73,6 +73,19 @@ def test_a_prompt_that_comes_again_is_held_to_a_checkpoint_with_no_earlier_one_n
     assert (0 in context.reused) is noted
 
 
+@pytest.mark.parametrize("prompt_cache", [0, 8192])
+def test_a_prompt_that_a_cached_prompt_begins_with_need_not_be_found(
+    monkeypatch: pytest.MonkeyPatch, prompt_cache: int
+) -> None:
+    context = ServerContext(None, 2, {"prompt_cache": prompt_cache})
+    for sequence, slot, tokens in ((1, 0, [1, 2, 3]), (2, 0, [4]), (0, 1, [1, 2]), (0, 1, [1, 2, 5])):
+        context.tokens[sequence] = tokens
+        answer = {"id_slot": slot, "timings": {}, "tokens": [1]}
+        monkeypatch.setattr(context, "post", lambda path, body, answer=answer: answer)
+        context.complete(sequence, 1)
+    assert (0 in context.reused) is (prompt_cache == 0)
+
+
 _SERVER = """
 import sys
 from statecheck.execution.example import ExecutionContext
