@@ -237,7 +237,7 @@ class ServerContext:
     def _note_reuse(self, sequence: int, slot: int, processed: int, *, cache_prompt: bool) -> None:
         """Note what the slot held, where the server has to find it: in the sequence's own slot, with no other like it, and at a place where it keeps states.
 
-        The prompt cache takes no prompt that is the beginning of another one that it has, and gives the longer one back, whose state cannot go back (seen with 2026.10.11549).
+        A prompt that is the beginning of a longer one in the prompt cache was processed anew with 2026.10.11549, and not without that cache.
         """
         prompt, held = self.positions(self.tokens[sequence]), self.held.get(slot)
         others = [tokens for number, tokens in self.held.items() if number != slot]
