@@ -220,10 +220,11 @@ class SequenceRun:
         """An order of all sequences without a repetition is one of those that have tokens, where these are the first ones."""
         for context, _ in self.of(0):
             numbers = sorted(number for owner, number in self.lengths if owner == context)
-            repeats = len(set(event.order)) < SEQUENCES
-            order = event.order if repeats else [number for number in event.order if number in numbers]
-            if repeats or numbers == [*range(len(numbers))]:
-                self.take("reorder", context=context, order=tuple(order))
+            if len(set(event.order)) < SEQUENCES:
+                self.take("reorder", context=context, order=event.order)
+            elif numbers == [*range(len(numbers))]:
+                order = tuple(number for number in event.order if number in numbers)
+                self.take("reorder", context=context, order=order)
 
     def generate(self, event: Generate) -> None:
         for context, sequence in self.of(event.sequence):

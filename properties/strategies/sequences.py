@@ -273,7 +273,7 @@ OPERATIONS: dict[str, st.SearchStrategy[Operations]] = {
         ),
     ),
     "drop": st.one_of(_each(_DROPS), st.tuples(_DROPS, _grows(DROPPED))),
-    # As the beams of a search; or without a repetition, which draws by themselves seldom are.
+    # Orders that may repeat sequences, as those of beams; and orders of all sequences, which drawn numbers seldom are.
     "reorder": _each(
         st.one_of(
             st.lists(_SEQUENCE, min_size=1, max_size=SEQUENCES).map(tuple),

@@ -51,7 +51,7 @@ def timeline_of(case: Case) -> Timeline | None:
 
 
 def broken_law(case: Case) -> str:
-    """The law of a whole engine that the case breaks, "" where it is about none."""
+    """The law of a whole engine, or of a library of sequences, that the case breaks, "" where it is about none."""
     part = case.failure.part if case.failure is not None else ""
     return part.removeprefix(_BROKEN) if part.startswith(_BROKEN) else ""
 

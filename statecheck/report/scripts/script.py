@@ -26,6 +26,7 @@ from statecheck.case.bucket import ExecutedCall, scenarios
 from statecheck.case.values import Call, Outcome, Raised, Record, Returned
 from statecheck.report.environment import revision
 from statecheck.report.failure import headline, release_of, should_hold, titled
+from statecheck.report.scenario_timeline import broken_law
 from statecheck.report.scripts.calls import PlainCalls, plain_calls
 from statecheck.sequences import ANOTHER_MODEL, TOKENS_OF_ANOTHER
 from statecheck.subject import Subject
@@ -416,7 +417,7 @@ def sequence_script(case: Case, subject: Subject, root: str) -> str:
     assert choices is not None
     body = ""
     # What the port does not write for the library alone is written for the port: it compares logits and tokens, and neither lengths nor how much was processed.
-    if choices.script is not None and not _law_besides(case):
+    if choices.script is not None and not _other_law(case):
         with suppress(NotImplementedError):
             body = "".join(_of_library(case, choices.script))
     if not body:
@@ -445,10 +446,10 @@ def framed_sequence(body: str, case: Case, subject: Subject) -> str:
     )
 
 
-def _law_besides(case: Case) -> str:
+def _other_law(case: Case) -> str:
     """The law that the failure breaks, where that is not about logits or generated tokens."""
-    place = case.failure.place.rpartition(".")[2] if case.failure is not None else ""
-    return place if place in ("length", REUSE) else ""
+    law = broken_law(case)
+    return law if law in ("length", REUSE) else ""
 
 
 def _of_library(case: Case, script: Any) -> Iterator[str]:
@@ -485,7 +486,7 @@ def _of_port(case: Case, choices: SequenceChoices, name: str, root: str) -> Iter
         yield _GREEDY
     if any(call.named.get("damage") == ANOTHER_MODEL for one in taken for call, _ in one):
         yield _BY_ANOTHER_MODEL
-    law = _law_besides(case)
+    law = _other_law(case)
     if law == REUSE:
         yield _PROCESSED
     first = 0
@@ -503,7 +504,7 @@ class _Writer:
     first: int
     """The number of its first context in the script."""
     law: str
-    """As of `_law_besides`; "" where none is compared."""
+    """As of `_other_law`; "" where none is compared."""
     contexts: dict[int, str] = field(default_factory=dict)
     tokens: SequenceTokens = field(default_factory=SequenceTokens)
     _before_the_next: str = ""

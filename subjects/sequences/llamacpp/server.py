@@ -288,7 +288,8 @@ class ServerContext:
             ]
         if came.result():
             # At once, it may have taken a slot behind a request for a sequence.
-            self.held |= dict.fromkeys(range(self.slots)) if at_once else {}
+            if at_once:
+                self._forget(*range(self.slots))
             self.effects["between: a request came at the same time"] += at_once
         return [_logarithms(response.result(), self.excluded) for response in responses]
 
@@ -307,8 +308,13 @@ class ServerContext:
         else:
             return False
         self.left.append(self.positions(PROMPTS_BETWEEN[request]))
-        self.held |= dict.fromkeys(range(self.slots))
+        self._forget(*range(self.slots))
         return True
+
+    def _forget(self, *slots: int) -> None:
+        """What the slots hold is not known any more."""
+        self.left += filter(None, map(self.held.get, slots))
+        self.held |= dict.fromkeys(slots)
 
     def generate(self, sequence: int, n: int, *, stop: int | None = None, slot: str = "any") -> list[int]:
         """A request for several tokens."""
@@ -333,9 +339,8 @@ class ServerContext:
         while any(slot["is_processing"] for slot in self.report("/slots")):
             time.sleep(0.002)
         self.effects["cancel: a connection was closed"] += 1
-        cancelled = self.positions([*self.tokens.get(sequence, []), *tokens])
-        self.left += filter(None, [self.held.get(number), cancelled])
-        self.held[number] = None
+        self.left.append(self.positions([*self.tokens.get(sequence, []), *tokens]))
+        self._forget(number)
 
     def fork(self, source: int, target: int) -> None:
         """Another request will begin with the same tokens."""

@@ -18,6 +18,7 @@ from statecheck.case.values import Name, Step, call
 from statecheck.diagnose.replay import replay
 from statecheck.execution.executors import ordinary_port
 from statecheck.execution.run import rules_of
+from statecheck.report.failure import served_text
 from statecheck.report.render import write_report
 from statecheck.subject import Subject
 from subjects.sequences import adapted
@@ -186,14 +187,15 @@ def test_lengths_and_tokens_that_are_processed_again_are_compared_even_where_a_p
 ) -> None:
     counted = "    return len(context.states.get(sequence, []))"
     processed = f"{counted}\n\n\ndef reuse(context, sequence):\n    return [], length(context, sequence) + "
-    for old, new, correct in (
-        (*DEFECTS["a length is one too large"][:2], counted),
-        (counted, processed + "1", processed + "0"),
+    for old, new, correct, words in (
+        (*DEFECTS["a length is one too large"][:2], counted, "counts other tokens"),
+        (counted, processed + "1", processed + "0", "computes tokens again"),
     ):
         subject = port_of(old, new)
         assert subject.sequences is not None
         of_library = replace(subject.sequences, script=lambda *_: "compare('nothing', [0.0], [0.0])\n")
         case = failing(subject, (BEGIN, ONE_TOKEN))
+        assert words in served_text(case)
         script = reported(replace(subject, sequences=of_library), case, tmp_path)
         assert run_script(script, tmp_path)[0] == 1
         module = tmp_path / "planted_sequences.py"
